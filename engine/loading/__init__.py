@@ -1,0 +1,1 @@
+"""From a model name to files on disk, and from files to weights."""

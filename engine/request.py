@@ -1,0 +1,106 @@
+"""What goes into the engine and what comes out of it.
+
+Invariant: token ids only. Each sample of a request ends with exactly one event that carries a finish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from decoding.finish import FinishReason
+from decoding.params import SamplingParams
+from decoding.stops import StopChecker
+from grammars.protocol import Grammar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """One prompt and what to generate from it.
+
+    Attributes:
+        request_id: unique among the requests that live.
+        prompt: token ids, at least one.
+        params: sampling of every sample.
+        n: number of samples; sample i draws with sample index i and shares the prompt's blocks.
+        grammar: constraint of every sample, or None.
+        stop: fresh checker, forked for every sample, or None.
+        priority: larger runs first and is preempted last.
+        tenant: salt of the prefix cache; requests of different tenants never share blocks.
+    """
+
+    request_id: str
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    n: int = 1
+    grammar: Grammar | None = None
+    stop: StopChecker | None = None
+    priority: int = 0
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprobs:
+    """Natural log-probabilities at one position, after all stages of the pipeline but the draw.
+
+    Attributes:
+        token: the chosen token's.
+        top: (token id, log-probability) of the most likely tokens, descending.
+    """
+
+    token: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Counts of one sample.
+
+    Attributes:
+        prompt: prompt tokens.
+        completion: committed output tokens, a closing end-of-sequence token included.
+        cached: prompt tokens whose KV came from the prefix cache at admission.
+        drafted: guesses offered to the target.
+        accepted: guesses that were committed.
+        forced: accepted guesses that the grammar left no choice about.
+        preemptions: how often the sample lost its blocks and was computed again.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    forced: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How one sample ended.
+
+    Attributes:
+        reason: why.
+        message: problem and mend, for NO_LEGAL_TOKEN and ERROR.
+        constraint_complete: the text satisfies the constraint; None without one. False means: a valid prefix.
+        usage: counts of the sample.
+    """
+
+    reason: FinishReason
+    message: str = ""
+    constraint_complete: bool | None = None
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEvent:
+    """Tokens that one sample gained in one step, all of them verified.
+
+    ``logprobs`` has one entry per token where the request asked for them, else none. A closing end-of-sequence token
+    is among ``tokens``.
+    """
+
+    request_id: str
+    sample_index: int
+    tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish: Finish | None = None

@@ -1,0 +1,1 @@
+"""The Python client: sync and asyncio, without torch."""
