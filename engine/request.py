@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
+from decoding.rows import TokenLogprobs
 from decoding.stops import StopChecker
 from grammars.protocol import Grammar
 
@@ -36,19 +37,6 @@ class GenerationRequest:
     stop: StopChecker | None = None
     priority: int = 0
     tenant: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLogprobs:
-    """Natural log-probabilities at one position, after all stages of the pipeline but the draw.
-
-    Attributes:
-        token: the chosen token's.
-        top: (token id, log-probability) of the most likely tokens, descending.
-    """
-
-    token: float
-    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

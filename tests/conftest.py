@@ -1,0 +1,3 @@
+"""Fixtures that several folders' tests share."""
+
+from __future__ import annotations
