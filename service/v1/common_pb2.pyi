@@ -26,6 +26,7 @@ class _WhitespacePolicy:
 class _WhitespacePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WhitespacePolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     WHITESPACE_POLICY_UNSPECIFIED: _WhitespacePolicy.ValueType  # 0
+    """The server's default: compact."""
     WHITESPACE_POLICY_COMPACT: _WhitespacePolicy.ValueType  # 1
     """No white space between tokens: {"a":1,"b":[1,2]}"""
     WHITESPACE_POLICY_SPACED: _WhitespacePolicy.ValueType  # 2
@@ -33,9 +34,11 @@ class _WhitespacePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Whit
     WHITESPACE_POLICY_FLEXIBLE: _WhitespacePolicy.ValueType  # 3
     """The model chooses, within bounds that rule out endless white space."""
 
-class WhitespacePolicy(_WhitespacePolicy, metaclass=_WhitespacePolicyEnumTypeWrapper): ...
+class WhitespacePolicy(_WhitespacePolicy, metaclass=_WhitespacePolicyEnumTypeWrapper):
+    """How much white space stands between JSON tokens."""
 
 WHITESPACE_POLICY_UNSPECIFIED: WhitespacePolicy.ValueType  # 0
+"""The server's default: compact."""
 WHITESPACE_POLICY_COMPACT: WhitespacePolicy.ValueType  # 1
 """No white space between tokens: {"a":1,"b":[1,2]}"""
 WHITESPACE_POLICY_SPACED: WhitespacePolicy.ValueType  # 2
@@ -51,6 +54,7 @@ class _FinishReason:
 class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     FINISH_REASON_UNSPECIFIED: _FinishReason.ValueType  # 0
+    """Never sent."""
     FINISH_REASON_EOS: _FinishReason.ValueType  # 1
     """The model drew an end-of-sequence token."""
     FINISH_REASON_STOP_STRING: _FinishReason.ValueType  # 2
@@ -62,12 +66,15 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_NO_LEGAL_TOKEN: _FinishReason.ValueType  # 5
     """Constraint, bad words, bias and min_tokens together left no token."""
     FINISH_REASON_CANCELLED: _FinishReason.ValueType  # 6
+    """The caller cancelled or went away."""
     FINISH_REASON_ERROR: _FinishReason.ValueType  # 7
     """This sample failed alone; the message says why."""
 
-class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper): ...
+class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
+    """Why one sample ended."""
 
 FINISH_REASON_UNSPECIFIED: FinishReason.ValueType  # 0
+"""Never sent."""
 FINISH_REASON_EOS: FinishReason.ValueType  # 1
 """The model drew an end-of-sequence token."""
 FINISH_REASON_STOP_STRING: FinishReason.ValueType  # 2
@@ -79,6 +86,7 @@ FINISH_REASON_LENGTH: FinishReason.ValueType  # 4
 FINISH_REASON_NO_LEGAL_TOKEN: FinishReason.ValueType  # 5
 """Constraint, bad words, bias and min_tokens together left no token."""
 FINISH_REASON_CANCELLED: FinishReason.ValueType  # 6
+"""The caller cancelled or went away."""
 FINISH_REASON_ERROR: FinishReason.ValueType  # 7
 """This sample failed alone; the message says why."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
@@ -94,7 +102,7 @@ class _CompletenessEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Complete
     COMPLETENESS_COMPLETE: _Completeness.ValueType  # 1
     """The text satisfies the constraint."""
     COMPLETENESS_VALID_PREFIX: _Completeness.ValueType  # 2
-    """The text was cut: some continuation of it satisfies the constraint."""
+    """The text was cut, by length or before a stop string: some continuation of it satisfies the constraint."""
 
 class Completeness(_Completeness, metaclass=_CompletenessEnumTypeWrapper):
     """Whether a constrained text satisfies its constraint."""
@@ -104,7 +112,7 @@ COMPLETENESS_UNSPECIFIED: Completeness.ValueType  # 0
 COMPLETENESS_COMPLETE: Completeness.ValueType  # 1
 """The text satisfies the constraint."""
 COMPLETENESS_VALID_PREFIX: Completeness.ValueType  # 2
-"""The text was cut: some continuation of it satisfies the constraint."""
+"""The text was cut, by length or before a stop string: some continuation of it satisfies the constraint."""
 Global___Completeness: _TypeAlias = Completeness  # noqa: Y015
 
 @_typing.final
@@ -125,9 +133,13 @@ class Constraint(_message.Message):
     regex: _builtins.str
     """Text that matches this regular expression in full."""
     compiled: _builtins.str
-    """Handle of a constraint that ConstraintService.Compile returned."""
+    """Handle of a constraint that ConstraintService.Compile returned. It carries its own white space and best_effort,
+    so those fields must be unset beside it.
+    """
     whitespace: Global___WhitespacePolicy.ValueType
-    """White space between JSON tokens. Unspecified means compact."""
+    """White space between JSON tokens. Unspecified means compact. Refused beside regex and choices, whose white space is
+    in their own text.
+    """
     best_effort: _builtins.bool
     """Enforce what can be enforced and report the rest, instead of refusing the schema with UNIMPLEMENTED."""
     @_builtins.property
@@ -161,6 +173,8 @@ Global___Constraint: _TypeAlias = Constraint  # noqa: Y015
 
 @_typing.final
 class JsonObject(_message.Message):
+    """Any JSON object; it has no options."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -176,11 +190,15 @@ Global___JsonObject: _TypeAlias = JsonObject  # noqa: Y015
 
 @_typing.final
 class Choices(_message.Message):
+    """A list of texts, one of which becomes the output."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     VALUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At least one."""
+
     def __init__(
         self,
         *,
@@ -196,6 +214,8 @@ Global___Choices: _TypeAlias = Choices  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):
+    """What was counted while one sample was produced."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
@@ -206,12 +226,15 @@ class Usage(_message.Message):
     FORCED_TOKENS_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
+    """Tokens of the prompt."""
     completion_tokens: _builtins.int
+    """Tokens of the output, a closing end-of-sequence token included."""
     cached_tokens: _builtins.int
     """Prompt tokens whose keys and values came from the prefix cache."""
     drafted_tokens: _builtins.int
-    """Guesses offered to the target model, and those of them that became output."""
+    """Guesses offered to the target model."""
     accepted_tokens: _builtins.int
+    """Guesses that became output."""
     forced_tokens: _builtins.int
     """Accepted guesses that the constraint left no choice about."""
     preemptions: _builtins.int
@@ -237,12 +260,15 @@ Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class TokenLogprob(_message.Message):
+    """One token and its probability."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     LOGPROB_FIELD_NUMBER: _builtins.int
     token_id: _builtins.int
+    """Id in the model's vocabulary."""
     token: _builtins.bytes
     """The token's bytes; a token may hold part of a character."""
     logprob: _builtins.float
@@ -264,12 +290,16 @@ Global___TokenLogprob: _TypeAlias = TokenLogprob  # noqa: Y015
 
 @_typing.final
 class PositionLogprobs(_message.Message):
+    """Probabilities at one position of the output."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CHOSEN_FIELD_NUMBER: _builtins.int
     TOP_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def chosen(self) -> Global___TokenLogprob: ...
+    def chosen(self) -> Global___TokenLogprob:
+        """The token that was drawn."""
+
     @_builtins.property
     def top(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
         """Most likely tokens, descending."""
@@ -300,7 +330,9 @@ class UnenforcedKeyword(_message.Message):
     pointer: _builtins.str
     """JSON pointer into the schema."""
     keyword: _builtins.str
+    """The keyword itself, e.g. "uniqueItems"."""
     reason: _builtins.str
+    """Why it is not enforced, and what the text may therefore look like."""
     def __init__(
         self,
         *,

@@ -21,13 +21,18 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CompileRequest(_message.Message):
+    """A constraint to compile."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     CONSTRAINT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
+    """Empty means the server's model."""
     @_builtins.property
-    def constraint(self) -> _common_pb2.Constraint: ...
+    def constraint(self) -> _common_pb2.Constraint:
+        """Any kind but a handle."""
+
     def __init__(
         self,
         *,
@@ -44,6 +49,8 @@ Global___CompileRequest: _TypeAlias = CompileRequest  # noqa: Y015
 
 @_typing.final
 class CompileResponse(_message.Message):
+    """A compiled constraint."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HANDLE_FIELD_NUMBER: _builtins.int
@@ -55,11 +62,13 @@ class CompileResponse(_message.Message):
     handle: _builtins.str
     """Valid while the server keeps the constraint; after that a request with it gets FAILED_PRECONDITION."""
     compile_ms: _builtins.float
+    """Wall time of the compilation; 0 where it was cached."""
     cached: _builtins.bool
     """True where it had been compiled before."""
     size_bytes: _builtins.int
     """Size of the compiled form."""
     states: _builtins.int
+    """States of its automaton."""
     @_builtins.property
     def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
         """With best_effort: what is not enforced. Without it such a schema is refused."""

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ConstraintServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Compiles constraints, so that a request need not wait for it.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,7 +43,8 @@ class ConstraintServiceStub:
 
 
 class ConstraintServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Compiles constraints, so that a request need not wait for it.
+    """
 
     def Compile(self, request, context):
         """Validates and compiles a constraint, keeps it warm, and returns a handle for Constraint.compiled.
@@ -68,7 +70,8 @@ def add_ConstraintServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ConstraintService:
-    """Missing associated documentation comment in .proto file."""
+    """Compiles constraints, so that a request need not wait for it.
+    """
 
     @staticmethod
     def Compile(request,

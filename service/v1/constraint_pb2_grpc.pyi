@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ConstraintServiceStub:
+    """Compiles constraints, so that a request need not wait for it."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -36,11 +38,15 @@ class ConstraintServiceStub:
 
 @_typing.type_check_only
 class ConstraintServiceAsyncStub(ConstraintServiceStub):
+    """Compiles constraints, so that a request need not wait for it."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Compile: _aio.UnaryUnaryMultiCallable[_constraint_pb2.CompileRequest, _constraint_pb2.CompileResponse]  # type: ignore[assignment]
     """Validates and compiles a constraint, keeps it warm, and returns a handle for Constraint.compiled."""
 
 class ConstraintServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Compiles constraints, so that a request need not wait for it."""
+
     @_abc_1.abstractmethod
     def Compile(
         self,

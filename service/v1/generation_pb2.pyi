@@ -21,6 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ChatMessage(_message.Message):
+    """One turn of a conversation."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ROLE_FIELD_NUMBER: _builtins.int
@@ -28,6 +30,7 @@ class ChatMessage(_message.Message):
     role: _builtins.str
     """"system", "user", "assistant" or "tool"."""
     content: _builtins.str
+    """What was said."""
     def __init__(
         self,
         *,
@@ -44,11 +47,15 @@ Global___ChatMessage: _TypeAlias = ChatMessage  # noqa: Y015
 
 @_typing.final
 class ChatPrompt(_message.Message):
+    """A conversation that the model continues as the assistant."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatMessage]: ...
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatMessage]:
+        """At least one."""
+
     def __init__(
         self,
         *,
@@ -64,11 +71,15 @@ Global___ChatPrompt: _TypeAlias = ChatPrompt  # noqa: Y015
 
 @_typing.final
 class TokenPrompt(_message.Message):
+    """A prompt as token ids, used as they are: nothing is added to them."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """At least one, each inside the vocabulary."""
+
     def __init__(
         self,
         *,
@@ -84,12 +95,16 @@ Global___TokenPrompt: _TypeAlias = TokenPrompt  # noqa: Y015
 
 @_typing.final
 class BadWords(_message.Message):
+    """Words that are kept out of the output."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def words(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Texts that never appear in the output."""
+        """Each word is tokenised as it stands and with a space before it; these token sequences never appear. (Another
+        tokenisation of the same letters can.)
+        """
 
     def __init__(
         self,
@@ -106,7 +121,7 @@ Global___BadWords: _TypeAlias = BadWords  # noqa: Y015
 
 @_typing.final
 class SamplingOptions(_message.Message):
-    """Unset fields mean: off, or the server's default where one is documented."""
+    """How tokens are drawn. Unset fields mean: off, or the default that is documented here."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -146,28 +161,42 @@ class SamplingOptions(_message.Message):
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
-    """At least 1. Default 256, cut to what the context leaves."""
+    """Most tokens to generate, at least 1; default 256. Cut to what the prompt leaves of the context."""
     min_tokens: _builtins.int
+    """No end of sequence before this many tokens; at most max_tokens. Default 0."""
     temperature: _builtins.float
     """0 takes the most likely token. Default 1."""
     top_k: _builtins.int
+    """Draw among the k most likely tokens; 0, the default, draws among all."""
     top_p: _builtins.float
+    """Draw among the fewest tokens whose probability reaches this, in (0, 1]. Default 1."""
     min_p: _builtins.float
+    """Drop tokens less likely than this share of the most likely one, in [0, 1]. Default 0."""
     repetition_penalty: _builtins.float
+    """Above 1 makes tokens of prompt and output less likely. Default 1."""
     presence_penalty: _builtins.float
+    """Subtracted once from the logits of tokens in the output, in [-2, 2]. Default 0."""
     frequency_penalty: _builtins.float
+    """Subtracted once per occurrence in the output, in [-2, 2]. Default 0."""
     seed: _builtins.int
     """Equal seeds give equal texts. Unset: the server draws one and returns it."""
     logprobs: _builtins.int
     """Unset: none. 0: the chosen token's. k: the k most likely beside it."""
     ignore_eos: _builtins.bool
+    """Never end at an end-of-sequence token. Default false."""
     @_builtins.property
-    def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]: ...
+    def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
+        """Added to the logits of these token ids, in [-100, 100]."""
+
     @_builtins.property
-    def bad_words(self) -> Global___BadWords: ...
+    def bad_words(self) -> Global___BadWords:
+        """Words that are kept out of the output."""
+
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The text ends before the first of these."""
+        """The text ends before the first of these to be completed, wherever the tokens' borders lie, and before the longest
+        where several complete together. (token_ids still hold the tokens that completed it.)
+        """
 
     def __init__(
         self,
@@ -245,6 +274,8 @@ Global___SamplingOptions: _TypeAlias = SamplingOptions  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):
+    """One prompt, and what to generate from it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
@@ -259,6 +290,7 @@ class GenerateRequest(_message.Message):
     model: _builtins.str
     """Empty means the server's model."""
     text: _builtins.str
+    """Plain text, tokenised as the model's tokenizer does it (with its beginning-of-sequence token where it adds one)."""
     n: _builtins.int
     """Number of samples; default 1."""
     priority: _builtins.int
@@ -266,15 +298,21 @@ class GenerateRequest(_message.Message):
     tenant: _builtins.str
     """Prefix-cache salt: requests of different tenants share no cached prompt."""
     @_builtins.property
-    def tokens(self) -> Global___TokenPrompt: ...
+    def tokens(self) -> Global___TokenPrompt:
+        """Token ids."""
+
     @_builtins.property
     def chat(self) -> Global___ChatPrompt:
         """Rendered by the model's own chat template."""
 
     @_builtins.property
-    def constraint(self) -> _common_pb2.Constraint: ...
+    def constraint(self) -> _common_pb2.Constraint:
+        """What the text must fit; unset for free text."""
+
     @_builtins.property
-    def sampling(self) -> Global___SamplingOptions: ...
+    def sampling(self) -> Global___SamplingOptions:
+        """How tokens are drawn."""
+
     def __init__(
         self,
         *,
@@ -305,6 +343,8 @@ Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
 @_typing.final
 class Sample(_message.Message):
+    """One generated text."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INDEX_FIELD_NUMBER: _builtins.int
@@ -316,17 +356,27 @@ class Sample(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
+    """0 to n - 1."""
     text: _builtins.str
+    """The text without special tokens. A text that was cut within a character ends before that character."""
     finish_reason: _common_pb2.FinishReason.ValueType
+    """Why it ended."""
     completeness: _common_pb2.Completeness.ValueType
+    """Whether a constrained text is complete."""
     message: _builtins.str
     """Problem and mend, where the finish reason is NO_LEGAL_TOKEN or ERROR."""
     @_builtins.property
-    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its tokens, a closing end-of-sequence token included."""
+
     @_builtins.property
-    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PositionLogprobs]: ...
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PositionLogprobs]:
+        """One per token, where sampling.logprobs is set."""
+
     @_builtins.property
-    def usage(self) -> _common_pb2.Usage: ...
+    def usage(self) -> _common_pb2.Usage:
+        """Counts of this sample."""
+
     def __init__(
         self,
         *,
@@ -349,6 +399,8 @@ Global___Sample: _TypeAlias = Sample  # noqa: Y015
 
 @_typing.final
 class GenerateResponse(_message.Message):
+    """All samples of a request."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
@@ -358,11 +410,15 @@ class GenerateResponse(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     UNENFORCED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """Names the request in the server's log."""
     model: _builtins.str
+    """Name of the model that answered."""
     seed: _builtins.int
     """The seed that was used."""
     @_builtins.property
-    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___Sample]: ...
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___Sample]:
+        """n samples, by index."""
+
     @_builtins.property
     def usage(self) -> _common_pb2.Usage:
         """Sum over the samples, the prompt counted once."""
@@ -391,11 +447,15 @@ Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
 
 @_typing.final
 class GenerateStreamRequest(_message.Message):
+    """A request whose answer is streamed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def request(self) -> Global___GenerateRequest: ...
+    def request(self) -> Global___GenerateRequest:
+        """The same as for Generate."""
+
     def __init__(
         self,
         *,
@@ -411,17 +471,25 @@ Global___GenerateStreamRequest: _TypeAlias = GenerateStreamRequest  # noqa: Y015
 
 @_typing.final
 class GenerateStreamResponse(_message.Message):
+    """One event of a stream."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STARTED_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def started(self) -> Global___StreamStarted: ...
+    def started(self) -> Global___StreamStarted:
+        """First and once: the request was admitted."""
+
     @_builtins.property
-    def delta(self) -> Global___StreamDelta: ...
+    def delta(self) -> Global___StreamDelta:
+        """A sample gained tokens."""
+
     @_builtins.property
-    def finished(self) -> Global___StreamFinished: ...
+    def finished(self) -> Global___StreamFinished:
+        """A sample ended; nothing follows with its index. The call ends after the last sample."""
+
     def __init__(
         self,
         *,
@@ -441,6 +509,8 @@ Global___GenerateStreamResponse: _TypeAlias = GenerateStreamResponse  # noqa: Y0
 
 @_typing.final
 class StreamStarted(_message.Message):
+    """What is known before the first token."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
@@ -449,11 +519,17 @@ class StreamStarted(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     UNENFORCED_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
+    """Names the request in the server's log."""
     model: _builtins.str
+    """Name of the model that answers."""
     seed: _builtins.int
+    """The seed that is used."""
     prompt_tokens: _builtins.int
+    """Tokens of the prompt."""
     @_builtins.property
-    def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]: ...
+    def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
+        """With best_effort: what the constraint does not enforce."""
+
     def __init__(
         self,
         *,
@@ -473,6 +549,8 @@ Global___StreamStarted: _TypeAlias = StreamStarted  # noqa: Y015
 
 @_typing.final
 class StreamDelta(_message.Message):
+    """What one sample gained since its last delta."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INDEX_FIELD_NUMBER: _builtins.int
@@ -480,12 +558,19 @@ class StreamDelta(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
+    """Which sample."""
     text: _builtins.str
-    """Whole characters only. May be empty where a token holds part of a character."""
+    """Whole characters only. May be empty where a token holds part of a character or text could become a stop string, and
+    may exceed the delta's own tokens by text that was held back before.
+    """
     @_builtins.property
-    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The new tokens."""
+
     @_builtins.property
-    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PositionLogprobs]: ...
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PositionLogprobs]:
+        """One per new token, where sampling.logprobs is set."""
+
     def __init__(
         self,
         *,
@@ -504,6 +589,8 @@ Global___StreamDelta: _TypeAlias = StreamDelta  # noqa: Y015
 
 @_typing.final
 class StreamFinished(_message.Message):
+    """How one sample ended."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INDEX_FIELD_NUMBER: _builtins.int
@@ -512,11 +599,17 @@ class StreamFinished(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
+    """Which sample."""
     finish_reason: _common_pb2.FinishReason.ValueType
+    """Why it ended."""
     completeness: _common_pb2.Completeness.ValueType
+    """Whether a constrained text is complete."""
     message: _builtins.str
+    """Problem and mend, where the finish reason is NO_LEGAL_TOKEN or ERROR."""
     @_builtins.property
-    def usage(self) -> _common_pb2.Usage: ...
+    def usage(self) -> _common_pb2.Usage:
+        """Counts of this sample."""
+
     def __init__(
         self,
         *,
@@ -536,11 +629,15 @@ Global___StreamFinished: _TypeAlias = StreamFinished  # noqa: Y015
 
 @_typing.final
 class GenerateBatchRequest(_message.Message):
+    """Many requests."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUESTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateRequest]: ...
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateRequest]:
+        """At least one."""
+
     def __init__(
         self,
         *,
@@ -556,11 +653,15 @@ Global___GenerateBatchRequest: _TypeAlias = GenerateBatchRequest  # noqa: Y015
 
 @_typing.final
 class GenerateBatchResponse(_message.Message):
+    """Their results."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchResult]:
+        """One per request, in order."""
+
     def __init__(
         self,
         *,
@@ -576,14 +677,20 @@ Global___GenerateBatchResponse: _TypeAlias = GenerateBatchResponse  # noqa: Y015
 
 @_typing.final
 class BatchResult(_message.Message):
+    """What became of one request."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def response(self) -> Global___GenerateResponse: ...
+    def response(self) -> Global___GenerateResponse:
+        """It succeeded."""
+
     @_builtins.property
-    def error(self) -> Global___BatchError: ...
+    def error(self) -> Global___BatchError:
+        """It failed alone."""
+
     def __init__(
         self,
         *,
@@ -602,6 +709,8 @@ Global___BatchResult: _TypeAlias = BatchResult  # noqa: Y015
 
 @_typing.final
 class BatchError(_message.Message):
+    """The status that the request would have had as a call of its own."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CODE_FIELD_NUMBER: _builtins.int
@@ -610,8 +719,9 @@ class BatchError(_message.Message):
     code: _builtins.int
     """A google.rpc.Code value."""
     message: _builtins.str
+    """Problem and mend."""
     field: _builtins.str
-    """Path of the offending field, where there is one."""
+    """Path of the offending field within the request, where there is one."""
     def __init__(
         self,
         *,

@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GenerationServiceStub:
+    """Generates text."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -40,6 +42,8 @@ class GenerationServiceStub:
 
 @_typing.type_check_only
 class GenerationServiceAsyncStub(GenerationServiceStub):
+    """Generates text."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Generate: _aio.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]  # type: ignore[assignment]
     """The whole answer at once."""
@@ -49,6 +53,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """Many requests in one call. Each item succeeds or fails alone; results come in the order of the items."""
 
 class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Generates text."""
+
     @_abc_1.abstractmethod
     def Generate(
         self,

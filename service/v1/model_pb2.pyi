@@ -20,6 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ListModelsRequest(_message.Message):
+    """It has no options."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -35,11 +37,15 @@ Global___ListModelsRequest: _TypeAlias = ListModelsRequest  # noqa: Y015
 
 @_typing.final
 class ListModelsResponse(_message.Message):
+    """Everything that is served."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MODELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]: ...
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
+        """One for now."""
+
     def __init__(
         self,
         *,
@@ -55,6 +61,8 @@ Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
 
 @_typing.final
 class Model(_message.Message):
+    """One model as it was loaded."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -68,18 +76,29 @@ class Model(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     SERVER_VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """What requests call it."""
     architecture: _builtins.str
     """E.g. "llama"."""
     parameters: _builtins.int
+    """Number of weights."""
     dtype: _builtins.str
+    """Compute dtype, e.g. "bfloat16"."""
     device: _builtins.str
+    """E.g. "cpu" or "cuda:0"."""
     vocab_size: _builtins.int
+    """Number of token ids."""
     has_chat_template: _builtins.bool
+    """Whether chat prompts work."""
     server_version: _builtins.str
+    """Version of the server."""
     @_builtins.property
-    def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids that end a text."""
+
     @_builtins.property
-    def limits(self) -> Global___Limits: ...
+    def limits(self) -> Global___Limits:
+        """What bounds requests."""
+
     def __init__(
         self,
         *,
@@ -122,20 +141,54 @@ class Limits(_message.Message):
     COMPILE_TIMEOUT_S_FIELD_NUMBER: _builtins.int
     COMPILE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     KV_CACHE_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_TEXT_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_CHAT_MESSAGES_FIELD_NUMBER: _builtins.int
+    MAX_TENANT_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_LOGIT_BIAS_FIELD_NUMBER: _builtins.int
+    MAX_BAD_WORDS_FIELD_NUMBER: _builtins.int
+    MAX_CONCURRENT_RPCS_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
+    """Most tokens of prompt and output together."""
     max_samples: _builtins.int
+    """Largest n."""
     max_batch_items: _builtins.int
+    """Most requests of one GenerateBatch."""
     max_waiting_requests: _builtins.int
+    """Requests that may wait for a place; more get RESOURCE_EXHAUSTED."""
     max_waiting_tokens: _builtins.int
+    """Prompt tokens that may wait for a place; more get RESOURCE_EXHAUSTED."""
     max_stop_strings: _builtins.int
+    """Most entries of sampling.stop."""
     max_stop_string_bytes: _builtins.int
+    """Size of one stop string in UTF-8."""
     max_logprobs: _builtins.int
+    """Largest sampling.logprobs."""
     max_constraint_bytes: _builtins.int
+    """Size of a schema or a regular expression, or of all choices together, in UTF-8."""
     max_choices: _builtins.int
+    """Most choices."""
     max_message_bytes: _builtins.int
+    """Size of a request message; gRPC itself refuses larger ones."""
     compile_timeout_s: _builtins.float
+    """Wall time of one compilation."""
     compile_memory_bytes: _builtins.int
+    """Memory of one compilation."""
     kv_cache_tokens: _builtins.int
+    """Size of the KV cache."""
+    max_text_bytes: _builtins.int
+    """Size of a prompt's text, of all chat messages together, or of a text to tokenise, in UTF-8; and the most ids to
+    detokenise.
+    """
+    max_chat_messages: _builtins.int
+    """Most messages of a chat prompt."""
+    max_tenant_bytes: _builtins.int
+    """Size of the tenant's name in UTF-8."""
+    max_logit_bias: _builtins.int
+    """Most entries of sampling.logit_bias."""
+    max_bad_words: _builtins.int
+    """Most entries of sampling.bad_words."""
+    max_concurrent_rpcs: _builtins.int
+    """Calls in progress; gRPC itself refuses more with RESOURCE_EXHAUSTED."""
     def __init__(
         self,
         *,
@@ -153,10 +206,16 @@ class Limits(_message.Message):
         compile_timeout_s: _builtins.float = ...,
         compile_memory_bytes: _builtins.int = ...,
         kv_cache_tokens: _builtins.int = ...,
+        max_text_bytes: _builtins.int = ...,
+        max_chat_messages: _builtins.int = ...,
+        max_tenant_bytes: _builtins.int = ...,
+        max_logit_bias: _builtins.int = ...,
+        max_bad_words: _builtins.int = ...,
+        max_concurrent_rpcs: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_batch_items", b"max_batch_items", "max_choices", b"max_choices", "max_constraint_bytes", b"max_constraint_bytes", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_samples", b"max_samples", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_samples", b"max_samples", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -164,13 +223,17 @@ Global___Limits: _TypeAlias = Limits  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):
+    """A text to tokenise."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
+    """Empty means the server's model."""
     text: _builtins.str
+    """May be empty."""
     add_special_tokens: _builtins.bool
     """Add the tokens that the tokenizer puts around a prompt."""
     def __init__(
@@ -190,12 +253,16 @@ Global___TokenizeRequest: _TypeAlias = TokenizeRequest  # noqa: Y015
 
 @_typing.final
 class TokenizeResponse(_message.Message):
+    """Its tokens."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     IDS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Token ids."""
+
     @_builtins.property
     def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Bytes of each token."""
@@ -216,15 +283,21 @@ Global___TokenizeResponse: _TypeAlias = TokenizeResponse  # noqa: Y015
 
 @_typing.final
 class DetokenizeRequest(_message.Message):
+    """Tokens to join."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
     IDS_FIELD_NUMBER: _builtins.int
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
+    """Empty means the server's model."""
     skip_special_tokens: _builtins.bool
+    """Leave out special tokens."""
     @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Token ids inside the vocabulary."""
+
     def __init__(
         self,
         *,
@@ -242,10 +315,13 @@ Global___DetokenizeRequest: _TypeAlias = DetokenizeRequest  # noqa: Y015
 
 @_typing.final
 class DetokenizeResponse(_message.Message):
+    """Their text."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
+    """What the tokenizer decodes them to."""
     def __init__(
         self,
         *,

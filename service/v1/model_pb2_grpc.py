@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ModelServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Describes models and turns text into token ids and back.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -52,22 +53,26 @@ class ModelServiceStub:
 
 
 class ModelServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Describes models and turns text into token ids and back.
+    """
 
     def ListModels(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The models that this server serves, with its limits.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Tokenize(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Text to token ids.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Detokenize(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Token ids to text.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -99,7 +104,8 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService:
-    """Missing associated documentation comment in .proto file."""
+    """Describes models and turns text into token ids and back.
+    """
 
     @staticmethod
     def ListModels(request,

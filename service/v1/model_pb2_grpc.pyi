@@ -27,41 +27,56 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ModelServiceStub:
+    """Describes models and turns text into token ids and back."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ModelServiceAsyncStub: ...
     ListModels: _grpc.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]
+    """The models that this server serves, with its limits."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_model_pb2.TokenizeRequest, _model_pb2.TokenizeResponse]
+    """Text to token ids."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_model_pb2.DetokenizeRequest, _model_pb2.DetokenizeResponse]
+    """Token ids to text."""
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
+    """Describes models and turns text into token ids and back."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListModels: _aio.UnaryUnaryMultiCallable[_model_pb2.ListModelsRequest, _model_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """The models that this server serves, with its limits."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_model_pb2.TokenizeRequest, _model_pb2.TokenizeResponse]  # type: ignore[assignment]
+    """Text to token ids."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_model_pb2.DetokenizeRequest, _model_pb2.DetokenizeResponse]  # type: ignore[assignment]
+    """Token ids to text."""
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Describes models and turns text into token ids and back."""
+
     @_abc_1.abstractmethod
     def ListModels(
         self,
         request: _model_pb2.ListModelsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_model_pb2.ListModelsResponse, _abc.Awaitable[_model_pb2.ListModelsResponse]]: ...
+    ) -> _typing.Union[_model_pb2.ListModelsResponse, _abc.Awaitable[_model_pb2.ListModelsResponse]]:
+        """The models that this server serves, with its limits."""
 
     @_abc_1.abstractmethod
     def Tokenize(
         self,
         request: _model_pb2.TokenizeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_model_pb2.TokenizeResponse, _abc.Awaitable[_model_pb2.TokenizeResponse]]: ...
+    ) -> _typing.Union[_model_pb2.TokenizeResponse, _abc.Awaitable[_model_pb2.TokenizeResponse]]:
+        """Text to token ids."""
 
     @_abc_1.abstractmethod
     def Detokenize(
         self,
         request: _model_pb2.DetokenizeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_model_pb2.DetokenizeResponse, _abc.Awaitable[_model_pb2.DetokenizeResponse]]: ...
+    ) -> _typing.Union[_model_pb2.DetokenizeResponse, _abc.Awaitable[_model_pb2.DetokenizeResponse]]:
+        """Token ids to text."""
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
