@@ -1,0 +1,107 @@
+"""Every choice that shapes an engine, complete at construction.
+
+Invariant: an `EngineConfig` names what is wanted; what "auto" came to is reported by `ModelCard`, never written back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from decoding.errors import InvalidRequestError
+
+LoadFormat = Literal["auto", "dummy"]
+Implementation = Literal["auto", "native", "transformers"]
+DType = Literal["auto", "float64", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Configuration of one engine.
+
+    Attributes:
+        model: None for the default model; a local directory, a GGUF file, or a hub id.
+        cache_dir: where fetched and converted models are kept; None for the user's cache directory.
+        load_format: "dummy" gives random weights for the model's config.
+        implementation: "native" (own decoder), "transformers" (its modelling code), "auto" (native where it can).
+        dtype: compute and KV dtype; "auto" is bfloat16 where the device computes it natively, else float32.
+        device: "auto" (cuda where there is one), "cpu", "cuda" or "cuda:N".
+        attention: name of the attention backend.
+        context_length: most tokens per sequence; None for the model's own.
+        kv_cache_tokens: size of the KV cache in tokens; None takes `kv_memory_fraction` of what is free after loading,
+            at most what `max_running` sequences of full context can fill.
+        kv_memory_fraction: share of free memory for the KV cache, in (0, 1].
+        max_batch_tokens: token budget of one step; None is 256 on a CPU and 2,048 on a GPU.
+        max_running: most sequences that compute at the same time.
+        max_waiting_requests: requests in the queue past which new ones are refused.
+        max_waiting_tokens: prompt tokens in the queue past which new ones are refused.
+        chunked_prefill: split prompts over steps; off computes each prompt in one step, whatever its length.
+        prefix_cache: reuse the KV of earlier prompts and outputs.
+        watermark: share of the blocks that admission leaves free for running sequences to grow.
+        draft_nodes: most nodes of a draft tree, the last known token included; 1 is plain decoding.
+        threads: compute threads; None for the number of physical cores.
+        seed: seed of dummy weights.
+    """
+
+    model: str | None = None
+    cache_dir: Path | None = None
+    load_format: LoadFormat = "auto"
+    implementation: Implementation = "auto"
+    dtype: DType = "auto"
+    device: str = "auto"
+    attention: str = "reference"
+    context_length: int | None = None
+    kv_cache_tokens: int | None = None
+    kv_memory_fraction: float = 0.3
+    max_batch_tokens: int | None = None
+    max_running: int = 32
+    max_waiting_requests: int = 256
+    max_waiting_tokens: int = 1_000_000
+    chunked_prefill: bool = True
+    prefix_cache: bool = True
+    watermark: float = 0.01
+    draft_nodes: int = 1
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least_one = ("max_running", "max_waiting_requests", "max_waiting_tokens", "draft_nodes")
+        optional = ("context_length", "kv_cache_tokens", "max_batch_tokens", "threads")
+        for name in (*at_least_one, *optional):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidRequestError(name, f"is {value}; it must be at least 1")
+        if not 0.0 < self.kv_memory_fraction <= 1.0:
+            raise InvalidRequestError("kv_memory_fraction", f"is {self.kv_memory_fraction}; it must be in (0, 1]")
+        if not 0.0 <= self.watermark < 1.0:
+            raise InvalidRequestError("watermark", f"is {self.watermark}; it must be in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What was loaded, with every "auto" resolved.
+
+    Attributes:
+        name: what clients call the model.
+        architecture: the model type of its config.json, e.g. ``llama``.
+        parameters: number of weights, tied ones counted once.
+        dtype: e.g. ``bfloat16``.
+        device: e.g. ``cpu``.
+        vocab_size: width of the logits.
+        context_length: most tokens per sequence, prompt and output together.
+        kv_cache_tokens: size of the KV cache.
+        max_batch_tokens: token budget of one step.
+        eos_token_ids: ids that end a text.
+    """
+
+    name: str
+    architecture: str
+    parameters: int
+    dtype: str
+    device: str
+    vocab_size: int
+    context_length: int
+    kv_cache_tokens: int
+    max_batch_tokens: int
+    eos_token_ids: tuple[int, ...]

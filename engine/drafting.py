@@ -1,0 +1,82 @@
+"""From a drafter's guesses to trees that are safe to compute.
+
+Invariant: whatever a drafter returns or raises, each tree that leaves here starts at the last known token, respects its
+node limit and the vocabulary, and holds only tokens that the grammar allows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence as Seq
+
+from decoding.errors import EspalierError
+from decoding.tree import DraftTree
+from drafters.protocol import DraftContext, Drafter
+from engine.plan import Work
+from grammars.tree_walk import legal_part
+
+log = logging.getLogger(__name__)
+
+
+class GuardedDrafter:
+    """A drafter whose failures cost guesses and nothing else."""
+
+    def __init__(self, drafter: Drafter, vocab_size: int) -> None:
+        self._drafter = drafter
+        self._vocab_size = vocab_size
+
+    def propose(self, works: Seq[Work]) -> list[DraftTree | None]:
+        """One tree per work that reaches the end of its known tokens, None for the others."""
+        contexts = [_context(work) for work in works if work.reaches_end]
+        guesses = iter(self._guesses(contexts))
+        return [self._checked(next(guesses), work) if work.reaches_end else None for work in works]
+
+    def observe(self, sequence_id: int, tokens: Seq[int], accepted: int) -> None:
+        """See `Drafter.observe`."""
+        try:
+            self._drafter.observe(sequence_id, tokens, accepted)
+        except Exception:
+            log.exception("drafter %s failed to observe", self._drafter)
+
+    def forget(self, sequence_id: int) -> None:
+        """See `Drafter.forget`."""
+        try:
+            self._drafter.forget(sequence_id)
+        except Exception:
+            log.exception("drafter %s failed to forget", self._drafter)
+
+    def _guesses(self, contexts: list[DraftContext]) -> list[DraftTree]:
+        try:
+            trees = self._drafter.propose(contexts)
+            if len(trees) == len(contexts):
+                return trees
+            log.error("drafter %s returned %d trees for %d contexts", self._drafter, len(trees), len(contexts))
+        except Exception:
+            log.exception("drafter %s failed; this step decodes without it", self._drafter)
+        return [DraftTree.chain([context.tokens[-1]]) for context in contexts]
+
+    def _checked(self, tree: DraftTree, work: Work) -> DraftTree:
+        root = DraftTree.chain([work.sequence.tokens[-1]])
+        if len(tree) == 1 or tree.tokens[0] != root.tokens[0]:
+            return root
+        if len(tree) > work.draft_nodes or not all(0 <= token < self._vocab_size for token in tree.tokens):
+            request_id = work.sequence.request.request_id
+            log.error("a drafter broke its limits for request %s; its guess is dropped", request_id)
+            return root
+        if work.sequence.matcher is None:
+            return tree
+        try:
+            return legal_part(work.sequence.matcher, tree)
+        except EspalierError:
+            return root  # the matcher's error is sticky and ends the sequence when its rows are made
+
+
+def _context(work: Work) -> DraftContext:
+    sequence = work.sequence
+    return DraftContext(
+        sequence_id=sequence.id,
+        tokens=sequence.tokens,
+        num_prompt=sequence.num_prompt,
+        matcher=sequence.matcher,
+        limit=work.draft_nodes,
+    )

@@ -1,0 +1,223 @@
+"""The engine: requests in, steps, tokens out.
+
+A step reads: plan → draft → pack → forward → masks → draw → walk → commit. Invariant: `step` is the only place where
+sequences, matchers and KV move, and between two calls every block is accounted for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence as Seq
+
+import numpy as np
+import torch
+from decoding.pipeline import LogitsPipeline
+
+from decoding.errors import CapacityError, InvalidRequestError
+from decoding.finish import FinishReason
+from decoding.rows import Draw
+from engine.commit import Committed, commit, finish
+from engine.config import EngineConfig, ModelCard
+from engine.drafting import GuardedDrafter
+from engine.pack import pack, slots_of
+from engine.plan import Work
+from engine.prefix import PrefixChain
+from engine.request import Finish, GenerationRequest, TokenEvent
+from engine.runner import ModelRunner
+from engine.scheduler import Scheduler
+from engine.sequence import Sequence
+from engine.stats import EngineStats, Totals
+from engine.verification import Verdict, Verification, verdict, verifications
+
+
+class Engine:
+    """Continuous batching over one model. Not thread-safe: one thread submits, aborts and steps."""
+
+    def __init__(
+        self,
+        *,
+        card: ModelCard,
+        config: EngineConfig,
+        runner: ModelRunner,
+        scheduler: Scheduler,
+        pipeline: LogitsPipeline,
+        drafter: GuardedDrafter,
+        totals: Totals,
+    ) -> None:
+        self.card = card
+        self._config = config
+        self._runner = runner
+        self._scheduler = scheduler
+        self._pipeline = pipeline
+        self._drafter = drafter
+        self._totals = totals
+        self._live: dict[str, list[Sequence]] = {}
+        self._ids = itertools.count()
+        self._arrivals = itertools.count()
+
+    @property
+    def has_work(self) -> bool:
+        """A sequence runs or waits."""
+        return bool(self._live)
+
+    def submit(self, request: GenerationRequest) -> None:
+        """Queue a request.
+
+        Raises InvalidRequestError where the model cannot run it, CapacityError where the queue is full.
+        """
+        self._check(request)
+        leader, *followers = self._samples(request)
+        leader.followers = followers
+        self._live[request.request_id] = [leader, *followers]
+        self._scheduler.enqueue(leader)
+
+    def abort(self, request_id: str) -> list[TokenEvent]:
+        """End every sample of a request now and free what it holds; unknown ids are ignored."""
+        cut = [(sequence, finish(sequence, FinishReason.CANCELLED)) for sequence in self._live.get(request_id, ())]
+        return [self._end(sequence, end) for sequence, end in cut]
+
+    def step(self) -> list[TokenEvent]:
+        """Compute one step of everything that the plan holds; the tokens that it committed."""
+        timed = self._totals.timed
+        with timed("plan"):
+            plan = self._scheduler.plan()
+        self._totals.preemptions += len(plan.preempted)
+        if not plan.works:
+            return []
+        with timed("draft"):
+            trees = self._drafter.propose(plan.works)
+        with timed("forward"):
+            batch = pack(plan.works, trees, self._runner.model.device)
+            self._runner.copy_blocks(plan.copies)
+            logits_RV = self._runner.forward(batch)
+        with timed("mask"):
+            pending = verifications(plan.works, trees)
+        with timed("sample"):
+            verdicts = self._draw(pending, logits_RV)
+        with timed("commit"):
+            self._advance_chunks(plan.works)
+            events = [self._commit(item, outcome) for item, outcome in zip(pending, verdicts, strict=True)]
+        self._totals.steps += 1
+        return events
+
+    def stats(self) -> EngineStats:
+        """Gauges now and totals since the start."""
+        return EngineStats(
+            running=len(self._scheduler.running),
+            waiting=len(self._scheduler.waiting),
+            blocks=self._scheduler.pool.counts(),
+            totals=self._totals.copy(),
+        )
+
+    def _check(self, request: GenerationRequest) -> None:
+        if request.request_id in self._live:
+            raise InvalidRequestError("request_id", f"{request.request_id!r} is running already; use a fresh id")
+        if not request.prompt:
+            raise InvalidRequestError("prompt", "is empty; give at least one token")
+        if request.n < 1:
+            raise InvalidRequestError("n", f"is {request.n}; it must be at least 1")
+        outside = next((token for token in request.prompt if not 0 <= token < self.card.vocab_size), None)
+        if outside is not None:
+            vocabulary = f"the vocabulary [0, {self.card.vocab_size})"
+            raise InvalidRequestError("prompt", f"token id {outside} is outside {vocabulary}")
+        if len(request.prompt) >= self.card.context_length:
+            room = f"{len(request.prompt)} tokens leave no room in the context of {self.card.context_length}"
+            raise InvalidRequestError("prompt", f"{room}; shorten it")
+        request.params.check_vocabulary(self.card.vocab_size)
+        self._check_queue(request)
+
+    def _check_queue(self, request: GenerationRequest) -> None:
+        waiting = self._scheduler.waiting
+        if len(waiting) >= self._config.max_waiting_requests:
+            raise CapacityError(f"{len(waiting)} requests are waiting; try again later")
+        tokens = sum(sequence.num_prompt for sequence in waiting) + len(request.prompt)
+        if waiting and tokens > self._config.max_waiting_tokens:
+            raise CapacityError(f"{tokens} prompt tokens would be waiting; try again later")
+
+    def _samples(self, request: GenerationRequest) -> list[Sequence]:
+        arrival = next(self._arrivals)
+        longest = min(len(request.prompt) + request.params.max_tokens, self.card.context_length)
+        return [
+            Sequence(
+                id=next(self._ids),
+                request=request,
+                sample_index=index,
+                arrival=arrival,
+                tokens=list(request.prompt),
+                max_length=longest,
+                matcher=request.grammar.matcher() if request.grammar else None,
+                stop=request.stop.fork() if request.stop else None,
+                chain=PrefixChain.of_tenant(request.tenant),
+            )
+            for index in range(request.n)
+        ]
+
+    def _draw(self, pending: Seq[Verification], logits_RV: torch.Tensor) -> list[Verdict | None]:
+        """The verdict on every verification; None where its matcher failed."""
+        rows = [row for item in pending for row in item.rows()]
+        if rows != list(range(len(logits_RV))):
+            logits_RV = logits_RV[torch.tensor(rows, dtype=torch.int64, device=logits_RV.device)]
+        draws = iter(self._pipeline.draw(logits_RV, [context for item in pending for context in item.contexts]))
+        return [self._verdict(item, list(itertools.islice(draws, len(item.contexts)))) for item in pending]
+
+    @staticmethod
+    def _verdict(item: Verification, draws: list[Draw]) -> Verdict | None:
+        return verdict(item, draws) if item.error is None else None
+
+    @staticmethod
+    def _advance_chunks(works: Seq[Work]) -> None:
+        """Known tokens up to the last one of each chunk are computed; the last of all is node 0, and the walk's."""
+        for work in works:
+            work.sequence.num_computed += work.chunk - int(work.reaches_end)
+
+    def _commit(self, item: Verification, outcome: Verdict | None) -> TokenEvent:
+        sequence = item.sequence
+        if item.leader is not None:
+            self._scheduler.fork(item.leader, sequence)
+        if outcome is None:
+            return self._end(sequence, finish(sequence, FinishReason.ERROR, item.error or ""))
+        gained = commit(sequence, outcome, num_drafted=len(item.tree) - 1, eos_token_ids=self.card.eos_token_ids)
+        self._keep_path(sequence, outcome, len(gained.tokens))
+        self._scheduler.index_computed(sequence)
+        self._totals.count(item, gained)
+        self._drafter.observe(sequence.id, gained.tokens, gained.accepted)
+        if gained.finish is not None:
+            return self._end(sequence, gained.finish, gained)
+        if item.leader is not None:
+            self._scheduler.join(sequence)
+        return _event(sequence, gained)
+
+    def _keep_path(self, sequence: Sequence, outcome: Verdict, committed: int) -> None:
+        """Move the KV of the accepted path to the front of its slots, and count it as computed.
+
+        slots     n   n+1  n+2  n+3          node 0 sits at slot n = num_computed
+        nodes     0    1    2    3           accepted path 0─2─3
+        after     0    2    3    .           2 → n+1, 3 → n+2
+        """
+        first = sequence.num_computed
+        moved = [(node, index) for index, node in enumerate(outcome.walk.nodes[:committed]) if node != index]
+        if moved:
+            indices = first + np.asarray(moved, dtype=np.int64)
+            self._runner.move_slots(slots_of(sequence.blocks, indices[:, 0]), slots_of(sequence.blocks, indices[:, 1]))
+        sequence.num_computed = first + committed
+
+    def _end(self, sequence: Sequence, end: Finish, gained: Committed | None = None) -> TokenEvent:
+        self._scheduler.remove(sequence)
+        self._drafter.forget(sequence.id)
+        request_id = sequence.request.request_id
+        living = [other for other in self._live[request_id] if other is not sequence]
+        if living:
+            self._live[request_id] = living
+        else:
+            del self._live[request_id]
+        return _event(sequence, gained, end)
+
+
+def _event(sequence: Sequence, gained: Committed | None, end: Finish | None = None) -> TokenEvent:
+    return TokenEvent(
+        request_id=sequence.request.request_id,
+        sample_index=sequence.sample_index,
+        tokens=gained.tokens if gained else (),
+        logprobs=gained.logprobs if gained else (),
+        finish=end,
+    )

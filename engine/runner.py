@@ -1,0 +1,44 @@
+"""The model, its KV cache, and the few things that a step asks of them.
+
+Invariant: the only file of the step that touches device memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.forward import ForwardInput
+from engine.kv_cache import BLOCK_SIZE, KVCache
+from engine.models.base import CausalModel
+
+
+class ModelRunner:
+    """A model with the KV cache that it was given."""
+
+    def __init__(self, model: CausalModel, cache: KVCache) -> None:
+        self.model = model
+        self.cache = cache
+
+    @torch.inference_mode()
+    def forward(self, batch: ForwardInput) -> torch.Tensor:
+        """Logits [R, V] of the batch's rows; keys and values of its tokens are in the cache afterwards."""
+        hidden_TE = self.model.hidden(batch, self.cache)
+        return self.model.logits(hidden_TE.index_select(0, batch.rows_R))
+
+    @torch.inference_mode()
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, (source, target) each; all sources are read before any target is written."""
+        if copies:
+            blocks = torch.tensor(copies, device=self.model.device)
+            slots = blocks.unsqueeze(-1) * BLOCK_SIZE + torch.arange(BLOCK_SIZE, device=self.model.device)
+            self.cache.move(slots[:, 0].flatten(), slots[:, 1].flatten())
+
+    @torch.inference_mode()
+    def move_slots(self, sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> None:
+        """Copy single slots; all sources are read before any target is written."""
+        device = self.model.device
+        self.cache.move(torch.from_numpy(sources).to(device), torch.from_numpy(targets).to(device))

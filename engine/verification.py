@@ -1,0 +1,101 @@
+"""The rows that one step draws from, and the tokens that the draws commit.
+
+Every sequence that reaches the end of its known tokens is verified: one row per node of its draft tree. Samples that
+follow another one's prompt draw their first token from that prompt's row, each with its own sample index. Invariant:
+a sequence whose matcher fails here fails alone, with its error, and contributes no row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from decoding.errors import EspalierError
+from decoding.rows import Draw, RowContext
+from decoding.tree import DraftTree
+from decoding.verify import Walk, walk
+from engine.plan import Work
+from engine.sequence import Sequence
+from grammars.tree_walk import masks
+
+log = logging.getLogger(__name__)
+
+NO_TOKEN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """One sequence's draws of this step.
+
+    Attributes:
+        sequence: whose.
+        tree: its draft; node 0 alone where nothing was guessed.
+        first_row: index of node 0 among the logits rows of the step.
+        leader: the sequence whose prompt it follows, where it draws its first token from that one's row; else None.
+        contexts: one per node; empty where the matcher failed.
+        error: why it failed, else None.
+    """
+
+    sequence: Sequence
+    tree: DraftTree
+    leader: Sequence | None
+    first_row: int
+    contexts: tuple[RowContext, ...]
+    error: str | None
+
+    def rows(self) -> range:
+        """Indices of its rows among the logits rows of the step."""
+        return range(self.first_row, self.first_row + len(self.contexts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a verification decided: the walk, and the draw behind each of its tokens. No legal token is `NO_TOKEN`."""
+
+    walk: Walk
+    draws: tuple[Draw, ...]
+
+
+def verifications(works: Seq[Work], trees: Seq[DraftTree | None]) -> list[Verification]:
+    """Rows with their masks for every work that reaches the end, and for the samples that follow it."""
+    result: list[Verification] = []
+    row = 0
+    for work, tree in zip(works, trees, strict=True):
+        if tree is None:
+            continue
+        leader, root = work.sequence, DraftTree.chain(tree.tokens[:1])
+        # Followers first: they take their share of the leader's blocks before it can end and release them.
+        result += [_verification(follower, root, row, leader) for follower in leader.followers]
+        result.append(_verification(leader, tree, row))
+        leader.followers = []
+        row += len(tree)
+    return result
+
+
+def verdict(verification: Verification, draws: Seq[Draw]) -> Verdict:
+    """Walk the tree along the tokens drawn at its nodes."""
+    tokens = [NO_TOKEN if draw.token is None else draw.token for draw in draws]
+    path = walk(verification.tree, tokens)
+    return Verdict(walk=path, draws=tuple(draws[node] for node in path.nodes))
+
+
+def _verification(sequence: Sequence, tree: DraftTree, row: int, leader: Sequence | None = None) -> Verification:
+    contexts: tuple[RowContext, ...] = ()
+    error = None
+    try:
+        contexts = _contexts(sequence, tree)
+    except EspalierError as problem:
+        error = str(problem)
+    except Exception:
+        log.exception("matcher of request %s failed", sequence.request.request_id)
+        error = "the constraint's matcher failed; this is a bug of the server"
+    return Verification(sequence=sequence, tree=tree, leader=leader, first_row=row, contexts=contexts, error=error)
+
+
+def _contexts(sequence: Sequence, tree: DraftTree) -> tuple[RowContext, ...]:
+    plain = [sequence.row(tuple(tree.tokens[node] for node in tree.path(node)[1:])) for node in range(len(tree))]
+    if sequence.matcher is None:
+        return tuple(plain)
+    rows = masks(sequence.matcher, tree)
+    return tuple(replace(context, mask=mask) for context, mask in zip(plain, rows, strict=True))

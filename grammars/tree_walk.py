@@ -1,0 +1,59 @@
+"""A matcher along the nodes of a draft tree: which guesses are legal, and the mask at every node.
+
+Invariant: the matcher is left in the state in which it was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from decoding.masks import MaskRow
+from decoding.tree import DraftTree
+from grammars.protocol import Matcher
+
+
+def legal_part(matcher: Matcher, tree: DraftTree) -> DraftTree:
+    """The tree without the nodes that the grammar forbids, and without what hangs below them."""
+    children = tree.children()
+    kept = {0}
+
+    def visit(node: int) -> list[int]:
+        if not children[node] or matcher.is_finished:
+            return []
+        row = matcher.mask()
+        legal = [child for child in children[node] if tree.tokens[child] in row]
+        kept.update(legal)
+        return legal
+
+    _walk(matcher, tree, visit)
+    renumbered = {node: index for index, node in enumerate(sorted(kept))}
+    return DraftTree(
+        tokens=tuple(tree.tokens[node] for node in renumbered),
+        parents=tuple(renumbered.get(tree.parents[node], -1) for node in renumbered),
+    )
+
+
+def masks(matcher: Matcher, tree: DraftTree) -> list[MaskRow | None]:
+    """Legal next tokens at every node of a legal tree; None at a node that ends the text, where nothing is drawn."""
+    children = tree.children()
+    rows: list[MaskRow | None] = [None] * len(tree)
+
+    def visit(node: int) -> tuple[int, ...]:
+        if not matcher.is_finished:
+            rows[node] = matcher.mask()
+        return children[node]
+
+    _walk(matcher, tree, visit)
+    return rows
+
+
+def _walk(matcher: Matcher, tree: DraftTree, visit: Callable[[int], Sequence[int]]) -> None:
+    """Depth first from node 0; ``visit`` finds the matcher after a node and returns the children to enter."""
+    pending: list[int | None] = [*reversed(visit(0))]
+    while pending:
+        node = pending.pop()
+        if node is None:  # leave the node that was entered last
+            matcher.rollback(1)
+            continue
+        matcher.advance(tree.tokens[node])
+        pending += [None, *reversed(visit(node))]
