@@ -1,0 +1,139 @@
+"""What a caller asks a text to fit, before anything is compiled.
+
+Invariant: a `ConstraintSpec` that exists is well formed on its face: its text is not empty and has a UTF-8 form, its
+choices are distinct. Whether it can be compiled, the compiler says.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from decoding.errors import ConstraintError
+
+# Possessive, and with an optional closing quote: one pass, whatever the text.
+_STRING_OR_SPACE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|[ \t\r\n]++', re.DOTALL)
+
+
+class ConstraintKind(enum.Enum):
+    """What kind of text is allowed. The values are the fields of the protobuf message Constraint."""
+
+    JSON_SCHEMA = "json_schema"
+    """JSON text valid under a JSON Schema."""
+    JSON_OBJECT = "json_object"
+    """Any JSON object."""
+    REGEX = "regex"
+    """Text that matches a regular expression in full."""
+    CHOICES = "choices"
+    """One of the given texts."""
+
+
+class Whitespace(enum.Enum):
+    """White space between JSON tokens."""
+
+    COMPACT = "compact"
+    """None."""
+    SPACED = "spaced"
+    """One space after every comma and colon."""
+    FLEXIBLE = "flexible"
+    """The model chooses, within bounds that rule out endless white space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnenforcedKeyword:
+    """A keyword of a schema that the compiled grammar does not enforce; ``pointer`` is its JSON pointer."""
+
+    pointer: str
+    keyword: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintSpec:
+    """One constraint as it was asked for.
+
+    Attributes:
+        kind: what `text` or `values` mean.
+        text: the schema as JSON text, or the regular expression; empty for the other kinds.
+        values: the choices; empty for the other kinds.
+        whitespace: between JSON tokens; other kinds ignore it.
+        best_effort: compile a schema with keywords that cannot be enforced, and report them, instead of refusing it.
+
+    Raises ConstraintError, naming field and mend.
+    """
+
+    kind: ConstraintKind
+    text: str = ""
+    values: tuple[str, ...] = ()
+    whitespace: Whitespace = Whitespace.COMPACT
+    best_effort: bool = False
+
+    def __post_init__(self) -> None:
+        has_text = self.kind in (ConstraintKind.JSON_SCHEMA, ConstraintKind.REGEX)
+        assert has_text or not self.text
+        assert self.kind is ConstraintKind.CHOICES or not self.values
+        if has_text:
+            check_text(self.field, self.text)
+            if not self.text:
+                raise ConstraintError(self.field, "is empty; give a JSON Schema or a regular expression")
+        elif self.kind is ConstraintKind.CHOICES:
+            _check_choices(self.field, self.values)
+
+    @property
+    def field(self) -> str:
+        """Path of the protobuf field that carries the constraint, for messages."""
+        return f"constraint.{self.kind.value}"
+
+    def normalised(self) -> ConstraintSpec:
+        """An equal constraint, spelled the one way that `key` hashes.
+
+        White space between the tokens of a schema and the order of choices mean nothing; the order of a schema's keys
+        does (properties are generated in it). Linear in the size of the text.
+        """
+        is_schema = self.kind is ConstraintKind.JSON_SCHEMA
+        is_json = is_schema or self.kind is ConstraintKind.JSON_OBJECT
+        return ConstraintSpec(
+            kind=self.kind,
+            text=_STRING_OR_SPACE.sub(lambda match: match[1] or "", self.text) if is_schema else self.text,
+            values=tuple(sorted(self.values)),
+            whitespace=self.whitespace if is_json else Whitespace.COMPACT,
+            best_effort=self.best_effort and is_schema,
+        )
+
+    def key(self, *, fingerprint: str, backend: str) -> str:
+        """SHA-256 of the constraint, the vocabulary's ``fingerprint`` and the backend's name."""
+        same = self.normalised()
+        parts = (same.kind.value, same.whitespace.value, str(same.best_effort), fingerprint, backend, same.text)
+        digest = hashlib.sha256()
+        for part in (*parts, *same.values):
+            encoded = part.encode()
+            digest.update(len(encoded).to_bytes(8, "little"))
+            digest.update(encoded)
+        return digest.hexdigest()
+
+
+def check_text(field: str, text: object) -> None:
+    """Raise ConstraintError where ``text`` is not a string with a UTF-8 form."""
+    if not isinstance(text, str):
+        raise ConstraintError(field, f"is a {type(text).__name__}; give a string")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConstraintError(field, f"has a lone surrogate at index {error.start}; give valid Unicode") from error
+
+
+def _check_choices(field: str, values: Iterable[object]) -> None:
+    seen: dict[object, int] = {}
+    for index, value in enumerate(values):
+        path = f"{field}.values[{index}]"
+        check_text(path, value)
+        if not value:
+            raise ConstraintError(path, "is empty; every choice needs at least one character")
+        if value in seen:
+            raise ConstraintError(path, f"repeats values[{seen[value]}]; give each choice once")
+        seen[value] = index
+    if not seen:
+        raise ConstraintError(field, "has no values; give at least one choice")
