@@ -50,7 +50,7 @@ class EngineConfig:
     implementation: Implementation = "auto"
     dtype: DType = "auto"
     device: str = "auto"
-    attention: str = "reference"
+    attention: str = "auto"
     context_length: int | None = None
     kv_cache_tokens: int | None = None
     kv_memory_fraction: float = 0.3

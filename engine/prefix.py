@@ -3,8 +3,8 @@
     key_0 = H(salt)    key_{i+1} = H(key_i || tokens of block i as little-endian int64)
 
 A cryptographic hash, because a predictable one lets a caller collide with another's prompt (CVE-2025-25183); a salt
-per tenant, because the timing of a hit tells what others asked (CVE-2025-46570). Invariant: equal keys mean equal tenant and
-equal tokens from the start of the sequence, which the block pool confirms by comparing tokens on every hit.
+per tenant, because the timing of a hit tells what others asked (CVE-2025-46570). Invariant: equal keys mean equal
+tenant and equal tokens from the start of the sequence, which the pool confirms by comparing tokens on every hit.
 """
 
 from __future__ import annotations

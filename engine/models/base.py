@@ -17,6 +17,16 @@ class CausalModel(Protocol):
     """A causal language model over a paged KV cache."""
 
     @property
+    def architecture(self) -> str:
+        """Model type of its configuration, e.g. ``llama``."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, tied ones counted once."""
+        ...
+
+    @property
     def vocab_size(self) -> int:
         """V: width of the logits, padding included."""
         ...
