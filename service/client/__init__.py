@@ -1,1 +1,78 @@
-"""The Python client: sync and asyncio, without torch."""
+"""The Python client, sync and asyncio.
+
+Invariant: importing it, and the bare install, need neither torch nor numpy nor any other part of the server; no
+protobuf type is part of its interface.
+"""
+
+from service.client.aio import AsyncClient, AsyncStream
+from service.client.client import Client, Stream
+from service.client.connection import DEFAULT_ADDRESS, DEFAULT_TIMEOUT
+from service.client.constraint import Whitespace
+from service.client.errors import (
+    CallCancelledError,
+    DeadlineExceededError,
+    EspalierClientError,
+    FailedPreconditionError,
+    IncompleteOutputError,
+    InternalError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnsupportedError,
+)
+from service.client.events import Delta, Event, Finished, Started
+from service.client.model import Limits, Model
+from service.client.request import ChatMessage, Options, Request
+from service.client.results import (
+    CompiledConstraint,
+    Completeness,
+    FinishReason,
+    Generation,
+    Health,
+    PositionLogprobs,
+    Sample,
+    Tokenization,
+    TokenLogprob,
+    UnenforcedKeyword,
+    Usage,
+)
+
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "DEFAULT_TIMEOUT",
+    "AsyncClient",
+    "AsyncStream",
+    "CallCancelledError",
+    "ChatMessage",
+    "Client",
+    "CompiledConstraint",
+    "Completeness",
+    "DeadlineExceededError",
+    "Delta",
+    "EspalierClientError",
+    "Event",
+    "FailedPreconditionError",
+    "FinishReason",
+    "Finished",
+    "Generation",
+    "Health",
+    "IncompleteOutputError",
+    "InternalError",
+    "InvalidArgumentError",
+    "Limits",
+    "Model",
+    "Options",
+    "PositionLogprobs",
+    "Request",
+    "ResourceExhaustedError",
+    "Sample",
+    "Started",
+    "Stream",
+    "TokenLogprob",
+    "Tokenization",
+    "UnavailableError",
+    "UnenforcedKeyword",
+    "UnsupportedError",
+    "Usage",
+    "Whitespace",
+]

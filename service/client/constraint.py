@@ -1,0 +1,127 @@
+"""What the text must fit, as a caller writes it: the protobuf form, and the parser of the text that comes back.
+
+Invariant: at most one kind of constraint is encoded, and the parser is the one that belongs to it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+
+from service.client.checks import checked, only_one, refuse_single_text
+from service.client.errors import InvalidArgumentError
+from service.client.results import CompiledConstraint
+from service.v1 import common_pb2 as pb
+
+T = TypeVar("T")
+
+Schema: TypeAlias = type[T] | TypeAdapter[T] | Mapping[str, Any] | str
+"""A pydantic model or another type that pydantic knows (a dataclass, ``list[Model]``), a TypeAdapter (for unions), or a
+JSON Schema as a mapping or as JSON text."""
+
+Parser: TypeAlias = Callable[[str], Any]
+
+
+class Whitespace(enum.StrEnum):
+    """White space between JSON tokens."""
+
+    COMPACT = "compact"
+    """None; the default."""
+    SPACED = "spaced"
+    """One space after every comma and colon."""
+    FLEXIBLE = "flexible"
+    """The model chooses, within bounds."""
+
+
+class ConstraintOptions(TypedDict, total=False):
+    """Constraints other than a schema, of which there is at most one, and how a constraint is enforced."""
+
+    regex: str | None
+    """Text that matches this regular expression in full."""
+    choices: Sequence[str] | None
+    """One of these texts."""
+    json_object: bool
+    """Any JSON object."""
+    whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
+    """White space between JSON tokens; default compact."""
+    best_effort: bool
+    """Enforce what can be enforced and report the rest, instead of UnsupportedError."""
+
+
+def encode_constraint(
+    *,
+    schema: Schema[Any] | None = None,
+    compiled: CompiledConstraint[Any] | None = None,
+    regex: str | None = None,
+    choices: Sequence[str] | None = None,
+    json_object: bool = False,
+    whitespace: Whitespace | str | None = None,
+    best_effort: bool = False,
+) -> tuple[pb.Constraint | None, Parser]:
+    """The protobuf form (None without a constraint) and the parser of complete texts.
+
+    Raises InvalidArgumentError where two constraints are given, or one that cannot be written down.
+    """
+    kinds = {
+        "schema": schema,
+        "constraint": compiled,
+        "regex": regex,
+        "choices": choices,
+        "json_object": json_object,
+    }
+    kind = only_one(kinds, field="constraint")
+    if kind is None:
+        if whitespace is not None or best_effort:
+            raise InvalidArgumentError("constraint: whitespace and best_effort need a constraint", "constraint")
+        return None, str
+    message = pb.Constraint(best_effort=best_effort)
+    if whitespace is not None:
+        with checked("constraint.whitespace"):
+            message.whitespace = pb.WhitespacePolicy.Value(f"WHITESPACE_POLICY_{Whitespace(whitespace).name}")
+    parser: Parser = str
+    if schema is not None:
+        text, parser = _schema_text_and_parser(schema)
+        with checked("constraint.json_schema"):
+            message.json_schema = text
+    elif compiled is not None:
+        parser = compiled.parser
+        message.compiled = compiled.handle
+    elif choices is not None:
+        refuse_single_text(choices, "constraint.choices")
+        with checked("constraint.choices"):
+            message.choices.CopyFrom(pb.Choices(values=choices))
+    elif regex is not None:
+        with checked("constraint.regex"):
+            message.regex = regex
+    else:
+        parser = json.loads
+        message.json_object.SetInParent()
+    return message, parser
+
+
+def _schema_text_and_parser(schema: Schema[Any]) -> tuple[str, Parser]:
+    if isinstance(schema, str):
+        return schema, json.loads
+    try:
+        if isinstance(schema, Mapping):
+            return _dump(schema), json.loads
+        adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
+        return _dump(adapter.json_schema()), adapter.validate_json
+    except (TypeError, ValueError, RecursionError, PydanticUserError) as error:
+        message = f"constraint.json_schema: the schema cannot be written as JSON: {error}"
+        raise InvalidArgumentError(message, "constraint.json_schema") from error
+
+
+def _dump(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, ensure_ascii=False, allow_nan=False, default=_mapping_as_dict)
+
+
+def _mapping_as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,213 @@
+"""What the client returns: frozen dataclasses and plain enums, without a protobuf type among them.
+
+Invariant: a result is complete at construction and never changes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from service.client.errors import IncompleteOutputError
+
+ParsedT_co = TypeVar("ParsedT_co", covariant=True, default=Any)
+
+
+class FinishReason(enum.Enum):
+    """Why a sample ended."""
+
+    EOS = "eos"
+    """The model drew an end-of-sequence token."""
+    STOP_STRING = "stop_string"
+    """A stop string was completed; the text ends before it."""
+    CONSTRAINT_END = "constraint_end"
+    """The constraint was complete and allowed nothing but the end."""
+    LENGTH = "length"
+    """max_tokens or the context length was reached."""
+    NO_LEGAL_TOKEN = "no_legal_token"
+    """Constraint, bad words, bias and min_tokens together left no token."""
+    CANCELLED = "cancelled"
+    """The sample was cancelled."""
+    ERROR = "error"
+    """This sample failed alone; its message says why."""
+    UNKNOWN = "unknown"
+    """A reason that this client does not know, from a newer server."""
+
+
+class Completeness(enum.Enum):
+    """Whether a text satisfies its constraint."""
+
+    UNCONSTRAINED = "unconstrained"
+    """There was no constraint."""
+    COMPLETE = "complete"
+    """The text satisfies the constraint."""
+    VALID_PREFIX = "valid_prefix"
+    """The text was cut: some continuation of it satisfies the constraint."""
+
+
+class Health(enum.Enum):
+    """What the server says about itself."""
+
+    SERVING = "serving"
+    NOT_SERVING = "not_serving"
+    """Warming up, draining, or its engine makes no progress."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts. `cached_tokens` of the prompt came from the prefix cache; `drafted_tokens` were guessed,
+    `accepted_tokens` of them became output, `forced_tokens` of those the constraint left no choice about;
+    `preemptions` counts how often work was computed again because its memory was needed elsewhere.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    forced_tokens: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """One token, its bytes (a token may hold part of a character) and the natural logarithm of its probability."""
+
+    token_id: int
+    token: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionLogprobs:
+    """Log-probabilities at one position: the chosen token's, and the most likely ones, descending."""
+
+    chosen: TokenLogprob
+    top: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnenforcedKeyword:
+    """A schema keyword that `best_effort` let pass; `pointer` is a JSON pointer into the schema."""
+
+    pointer: str
+    keyword: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: `parsed` is cached in __dict__
+class Sample(Generic[ParsedT_co]):
+    """One generated text.
+
+    Attributes:
+        index: 0 ≤ index < n.
+        logprobs: one entry per token where the request asked for them, else empty.
+        message: problem and mend, where the finish reason is NO_LEGAL_TOKEN or ERROR.
+        parser: turns a complete text into `parsed`.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[PositionLogprobs, ...]
+    finish_reason: FinishReason
+    completeness: Completeness
+    message: str
+    usage: Usage
+    parser: Callable[[str], ParsedT_co] = field(repr=False, compare=False)
+
+    @property
+    def complete(self) -> bool:
+        """True where nothing is missing: the constraint is satisfied or, without one, the model came to its end."""
+        if self.completeness is Completeness.UNCONSTRAINED:
+            return self.finish_reason in (FinishReason.EOS, FinishReason.STOP_STRING)
+        return self.completeness is Completeness.COMPLETE
+
+    @cached_property
+    def parsed(self) -> ParsedT_co:
+        """The text's value: an instance of the request's Python type, the JSON value, or the text itself.
+
+        Raises IncompleteOutputError where a constrained text was cut, and pydantic.ValidationError where the type has
+        validators of its own, which a JSON Schema cannot carry, and they refuse the text.
+        """
+        if self.completeness is Completeness.VALID_PREFIX:
+            raise IncompleteOutputError(self)
+        return self.parser(self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation(Generic[ParsedT_co]):
+    """The answer to one request.
+
+    Attributes:
+        samples: `n` of them, by index.
+        usage: sum over the samples, the prompt counted once.
+        seed: the seed that was used: drawn by the server unless the request had one.
+        unenforced: with `best_effort`, what the constraint did not enforce.
+    """
+
+    request_id: str
+    model: str
+    samples: tuple[Sample[ParsedT_co], ...]
+    usage: Usage
+    seed: int
+    unenforced: tuple[UnenforcedKeyword, ...]
+
+    @property
+    def text(self) -> str:
+        """Text of the first sample."""
+        return self.samples[0].text
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the first sample ended."""
+        return self.samples[0].finish_reason
+
+    @property
+    def complete(self) -> bool:
+        """Whether the first sample lacks nothing (`Sample.complete`)."""
+        return self.samples[0].complete
+
+    @property
+    def parsed(self) -> ParsedT_co:
+        """Value of the first sample (`Sample.parsed`); the IncompleteOutputError carries this generation."""
+        try:
+            return self.samples[0].parsed
+        except IncompleteOutputError as error:
+            raise IncompleteOutputError(error.sample, self) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledConstraint(Generic[ParsedT_co]):
+    """A constraint that the server keeps compiled; pass it as `constraint=`.
+
+    Attributes:
+        handle: valid while the server keeps the constraint; after that a request gets FailedPreconditionError.
+        compile_ms: time that the compile took.
+        cached: True where the server had it already.
+        size_bytes: size of the compiled form; `states` counts its automaton's states.
+        unenforced: with `best_effort`, what is not enforced.
+        parser: turns a complete text into `parsed`.
+    """
+
+    handle: str
+    compile_ms: float
+    cached: bool
+    size_bytes: int
+    states: int
+    unenforced: tuple[UnenforcedKeyword, ...]
+    parser: Callable[[str], ParsedT_co] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenization:
+    """Token ids of a text, and the bytes of each token."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[bytes, ...]
