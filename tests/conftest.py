@@ -1,3 +1,32 @@
 """Fixtures that several folders' tests share."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Factory of seeded tiny model directories: ``tiny_model_dir(seed=0, **overrides of config.json)``.
+
+    Equal arguments give the same directory, which tests must not change. It holds config.json, model.safetensors,
+    tokenizer.json (byte-level BPE, every byte a token), tokenizer_config.json (with a chat template) and
+    generation_config.json.
+    """
+    from tests.tiny_model import write_tiny_model  # noqa: PLC0415 (loads torch, which most tests do without)
+
+    made: dict[str, Path] = {}
+
+    def make(*, seed: int = 0, **overrides: Any) -> Path:
+        key = json.dumps([seed, overrides], sort_keys=True)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("tiny-model")
+            write_tiny_model(made[key], seed, overrides)
+        return made[key]
+
+    return make
