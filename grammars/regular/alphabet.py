@@ -1,0 +1,72 @@
+"""The characters that a set of classes can tell apart, as bit sets over minterms.
+
+A minterm is a maximal set of code points that lie in exactly the same classes; a guard is an `int` with bit m set for each
+minterm m in it. Invariant: minterms are disjoint and together hold every Unicode scalar value.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+import numpy as np
+
+from grammars.regular.charset import ANY, CharSet
+
+
+class Alphabet:
+    """Minterms of ``classes`` (Owens, Reppy and Turon 2009, section 4.2, over ranges instead of bytes)."""
+
+    def __init__(self, classes: Iterable[CharSet]) -> None:
+        distinct = dict.fromkeys((ANY, *classes))
+        toggles: dict[int, int] = {}
+        for i, charset in enumerate(distinct):
+            for bound in charset.bounds:
+                toggles[bound] = toggles.get(bound, 0) ^ (1 << i)
+        self._starts = sorted(toggles)
+        self._labels: list[int] = []
+        minterms: dict[int, int] = {0: -1}
+        signature = 0
+        for start in self._starts:
+            signature ^= toggles[start]
+            self._labels.append(minterms.setdefault(signature, len(minterms) - 1))
+        self.size = len(minterms) - 1
+        self.full = (1 << self.size) - 1
+        self._guards = dict(zip(distinct, _members(minterms, len(distinct)), strict=True))
+        self.ascii = np.array([self.minterm(c) for c in range(128)], np.intp)
+        self._ascii_bytes: dict[int, np.ndarray] = {}
+
+    def guard(self, charset: CharSet) -> int:
+        """The minterms that make up one of the classes given at construction."""
+        return self._guards[charset]
+
+    def minterm(self, code_point: int) -> int:
+        """The minterm of a code point, -1 for a surrogate."""
+        return self._labels[bisect_right(self._starts, code_point) - 1]
+
+    def within(self, first: int, last: int) -> int:
+        """The minterms that have a member from ``first`` to ``last``; surrogates count for nothing."""
+        guard = 0
+        for i in range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last)):
+            if self._labels[i] >= 0:
+                guard |= 1 << self._labels[i]
+        return guard
+
+    def ascii_bytes(self, guard: int) -> np.ndarray:
+        """The bytes below 128 in a guard, as an index array; kept."""
+        found = self._ascii_bytes.get(guard)
+        if found is None:
+            member = np.array([guard >> m & 1 for m in range(self.size)], np.bool_)
+            found = self._ascii_bytes[guard] = np.flatnonzero(member[self.ascii])
+        return found
+
+
+def _members(minterms: dict[int, int], count: int) -> list[int]:
+    guards = [0] * count
+    for signature, minterm in minterms.items():
+        rest = signature
+        while rest:
+            low = rest & -rest
+            guards[low.bit_length() - 1] |= 1 << minterm
+            rest ^= low
+    return guards

@@ -1,0 +1,281 @@
+"""Derivatives of terms by every character at once.
+
+`arcs(t)` lists (guard, target) pairs with disjoint guards: after a character of the guard, what is left of t is the target; on
+characters of no guard nothing is left (Brzozowski 1964; the guards are the derivative classes of Owens, Reppy and Turon 2009).
+Invariant: no target is EMPTY. `step` is `arcs` for a language that stands alone: it also moves the text behind BEHIND terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from grammars.regular import terms as t
+from grammars.regular.json_escapes import JsonEscapes
+from grammars.regular.machine import Machine
+from grammars.regular.terms import EMPTY, EPSILON, INFINITE, Terms
+
+Arcs = tuple[tuple[int, int], ...]
+
+
+class Derivatives:
+    """Memoised derivatives of the terms of one table."""
+
+    def __init__(self, terms: Terms, machines: list[Machine]) -> None:
+        self.terms = terms
+        self._machines = machines
+        self._arcs: dict[int, Arcs] = {}
+        self._steps: dict[int, Arcs] = {}
+        self._behinds: dict[int, frozenset[int]] = {}
+        self._json = JsonEscapes(terms, self.step)
+        self._by_kind: list[Callable[[int], Arcs]] = [self._none] * t.KINDS
+        self._by_kind[t.CHARS] = self._chars
+        self._by_kind[t.CAT] = self._cat
+        self._by_kind[t.OR] = self._or
+        self._by_kind[t.AND] = self._and
+        self._by_kind[t.NOT] = self._not
+        self._by_kind[t.REP] = self._repeat
+        self._by_kind[t.SCOPE] = self._scope
+        self._by_kind[t.TAG] = self._tag
+        self._by_kind[t.LEAF] = self._leaf
+        self._by_kind[t.JSON] = self._json.arcs
+
+    def step(self, term: int) -> Arcs:
+        """The arcs of a language of whole texts, AHEAD and BEHIND in it confined to it."""
+        if not self.terms.open[term]:
+            return self.arcs(term)
+        found = self._steps.get(term)
+        if found is None:
+            found = self._steps[term] = self._shift(self.arcs(term), self.behinds(term))
+        return found
+
+    def arcs(self, term: int) -> Arcs:
+        """The arcs of a term; BEHIND terms in the targets still stand before the character."""
+        found = self._arcs.get(term)
+        if found is None:
+            found = self._arcs[term] = self._by_kind[self.terms.kind[term]](term)
+        return found
+
+    def _none(self, _term: int) -> Arcs:
+        return ()
+
+    def _chars(self, term: int) -> Arcs:
+        guard = self.terms.args[term][0]
+        return ((guard, EPSILON),) if guard else ()
+
+    def _cat(self, term: int) -> Arcs:
+        """Union over the prefixes of the list that can be skipped."""
+        terms = self.terms
+        alternatives: list[Iterable[tuple[int, int]]] = []
+        while terms.kind[term] == t.CAT:
+            head, tail = terms.args[term]
+            kind, skip = terms.kind[head], terms.nullable[head]
+            if kind == t.AHEAD:
+                alternatives.append(self._ahead(terms.args[head][0], self.arcs(tail)))
+                break
+            if kind != t.BEHIND:
+                alternatives.append([(guard, terms.cat(target, tail)) for guard, target in self.arcs(head)])
+                if skip == EMPTY:
+                    break
+                if skip != EPSILON:
+                    alternatives.append(self.arcs(terms.cat(skip, tail)))
+                    break
+            elif not terms.accepts(head):
+                break
+            term = tail
+        else:
+            alternatives.append(self.arcs(term))
+        return (
+            alternatives[0]
+            if len(alternatives) == 1 and isinstance(alternatives[0], tuple)
+            else self._join(alternatives)
+        )
+
+    def _ahead(self, language: int, arcs: Arcs) -> list[tuple[int, int]]:
+        terms = self.terms
+        return [
+            (guard & other, terms.cat(terms.ahead(rest), target))
+            for guard, rest in self.arcs(language)
+            for other, target in arcs
+            if guard & other
+        ]
+
+    def _or(self, term: int) -> Arcs:
+        return self._join([self.arcs(m) for m in self.terms.args[term]])
+
+    def _join(self, alternatives: list[Iterable[tuple[int, int]]]) -> Arcs:
+        """Union: split guards until they are disjoint, then unite the targets of each part."""
+        parts: list[tuple[int, list[int]]] = []
+        taken = 0
+        for alternative in alternatives:
+            for guard, target in alternative:
+                if target == EMPTY:
+                    continue
+                fresh = guard & ~taken
+                overlap = guard & taken
+                taken |= guard
+                if overlap:
+                    parts = _split(parts, overlap, target)
+                if fresh:
+                    parts.append((fresh, [target]))
+        return self._united(parts)
+
+    def _united(self, parts: list[tuple[int, list[int]]]) -> Arcs:
+        guards: dict[int, int] = {}
+        self.terms.allowance -= len(parts)
+        for guard, targets in parts:
+            target = targets[0] if len(targets) == 1 else self.terms.union(targets)
+            guards[target] = guards.get(target, 0) | guard
+        return tuple((guard, target) for target, guard in guards.items())
+
+    def _and(self, term: int) -> Arcs:
+        terms = self.terms
+        parts: list[tuple[int, tuple[int, ...]]] = [(terms.alphabet.full, ())]
+        for m in terms.args[term]:
+            arcs = self.arcs(m)
+            parts = [(g & guard, (*targets, target)) for g, targets in parts for guard, target in arcs if g & guard]
+        return self._join([[(guard, terms.intersection(targets)) for guard, targets in parts]])
+
+    def _not(self, term: int) -> Arcs:
+        terms = self.terms
+        rest = terms.alphabet.full
+        parts = []
+        for guard, target in self.arcs(terms.args[term][0]):
+            rest &= ~guard
+            parts.append((guard, terms.complement(target)))
+        if rest:
+            parts.append((rest, terms.any_text))
+        return self._join([parts])
+
+    def _repeat(self, term: int) -> Arcs:
+        terms = self.terms
+        body, least, most = terms.args[term]
+        fewer = most if most == INFINITE else most - 1
+        arcs = self.arcs(body)
+        again = terms.repeat(body, max(least - 1, 0), fewer)
+        first = [(guard, terms.cat(target, again)) for guard, target in arcs]
+        skip = terms.nullable[body]
+        if least < 2 or skip in (EMPTY, EPSILON):
+            return self._join([first])
+        # Where the body's condition holds here, any number of its turns can pass without reading.
+        free = terms.repeat(body, 0, fewer)
+        passing = tuple((guard, terms.cat(target, free)) for guard, target in arcs)
+        return self._join([first, self._under(skip, passing)])
+
+    def _under(self, condition: int, arcs: Arcs) -> list[tuple[int, int]]:
+        """The arcs where a zero-width condition holds."""
+        terms = self.terms
+        kind, args = terms.kind[condition], terms.args[condition]
+        if kind == t.OR:
+            return [arc for m in args for arc in self._under(m, arcs)]
+        if kind == t.CAT:
+            return self._under(args[0], tuple(self._under(args[1], arcs)))
+        if kind == t.BEHIND:
+            return list(arcs) if terms.accepts(condition) else []
+        return self._ahead(args[0], arcs)
+
+    def _scope(self, term: int) -> Arcs:
+        terms = self.terms
+        return self._join([[(guard, terms.scope(target)) for guard, target in self.step(terms.args[term][0])]])
+
+    def _tag(self, term: int) -> Arcs:
+        label, body = self.terms.args[term]
+        return tuple((guard, self.terms.tag(label, target)) for guard, target in self.step(body))
+
+    def _leaf(self, term: int) -> Arcs:
+        terms = self.terms
+        index, state = terms.leaves[terms.args[term][0]]
+        machine = self._machines[index]
+        parts = [
+            (terms.alphabet.guard(charset), leaf(terms, machine, index, target))
+            for charset, target in machine.arcs(state)
+        ]
+        return self._join([parts])
+
+    def behinds(self, term: int) -> frozenset[int]:
+        """The BEHIND terms inside a term, not those inside another one's language or scope."""
+        found = self._behinds.get(term)
+        if found is None:
+            terms = self.terms
+            kind, args = terms.kind[term], terms.args[term]
+            if not terms.open[term]:
+                found = frozenset()
+            elif kind == t.BEHIND:
+                found = frozenset([term])
+            elif kind == t.CAT:
+                found = self._behinds_of_list(term)
+            else:
+                found = frozenset().union(*map(self.behinds, args[:1] if kind == t.REP else args))
+            self._behinds[term] = found
+        return found
+
+    def _behinds_of_list(self, term: int) -> frozenset[int]:
+        terms = self.terms
+        found: frozenset[int] = frozenset()
+        while terms.kind[term] == t.CAT:
+            head, term = terms.args[term]
+            found |= self.behinds(head)
+        return found | self.behinds(term)
+
+    def _shift(self, arcs: Arcs, behinds: frozenset[int]) -> Arcs:
+        """Move the languages of the BEHIND terms over the character, too."""
+        terms = self.terms
+        parts: list[tuple[int, int, dict[int, int]]] = [(guard, target, {}) for guard, target in arcs]
+        for behind in sorted(behinds):
+            moves = [(guard, terms.behind(rest)) for guard, rest in self.step(terms.args[behind][0])]
+            lost = terms.alphabet.full
+            for guard, _ in moves:
+                lost &= ~guard
+            moves.append((lost, EMPTY))
+            parts = [
+                (guard & moved, target, renamed | {behind: rest})
+                for guard, target, renamed in parts
+                for moved, rest in moves
+                if guard & moved
+            ]
+        return self._join([[(guard, self._rename(target, renamed)) for guard, target, renamed in parts]])
+
+    def _rename(self, term: int, renamed: dict[int, int]) -> int:
+        terms = self.terms
+        if term in renamed:
+            return renamed[term]
+        if not self.behinds(term):
+            return term
+        kind, args = terms.kind[term], terms.args[term]
+        if kind == t.CAT:
+            heads = []
+            while terms.kind[term] == t.CAT:
+                head, term = terms.args[term]
+                heads.append(self._rename(head, renamed))
+            term = self._rename(term, renamed)
+            for head in reversed(heads):
+                term = terms.cat(head, term)
+            return term
+        if kind == t.REP:
+            return terms.repeat(self._rename(args[0], renamed), args[1], args[2])
+        inner = [self._rename(m, renamed) for m in args]
+        if kind == t.OR:
+            return terms.union(inner)
+        if kind == t.AND:
+            return terms.intersection(inner)
+        return terms.complement(inner[0]) if kind == t.NOT else terms.ahead(inner[0])
+
+
+def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:
+    """The term of a machine's state; the empty text where nothing can follow."""
+    accepts = machine.accepts(state)
+    if accepts and next(iter(machine.arcs(state)), None) is None:
+        return EPSILON
+    return terms.leaf(index, state, accepts, machine.shortest(state))
+
+
+def _split(parts: list[tuple[int, list[int]]], guard: int, target: int) -> list[tuple[int, list[int]]]:
+    split = []
+    for g, targets in parts:
+        inside = g & guard
+        if not inside:
+            split.append((g, targets))
+            continue
+        if inside != g:
+            split.append((g & ~guard, targets))
+        split.append((inside, [*targets, target]))
+    return split

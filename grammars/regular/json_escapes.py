@@ -1,0 +1,193 @@
+r"""Terms inside a JSON string: a language of texts seen through the spellings of its characters (RFC 8259, section 7).
+
+A JSON term is a pair of a text term and a place in a spelling:
+
+    BODY   between two characters                 "  \  raw
+    ESCAPE after a backslash                      "  \  /  b  f  n  r  t  u
+    START  after \u;  D after \ud                 the digits that follow decide between one unit and a surrogate pair
+    HEX    1 to 3 hexadecimal digits to go        a block of 16^k code points
+    PAIR   \ud, then [89ab] X X \ u d [c-f] X X   a block of the code points above U+FFFF
+
+Each digit narrows a block of code points that are still possible. Where all of a block leads to one text term the block is
+forgotten, so that the states are as few as the text allows. Invariant: a half of a surrogate pair is always followed by the
+other half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from grammars.regular.charset import ANY, CharSet
+from grammars.regular.terms import EPSILON, Terms
+
+Arcs = tuple[tuple[int, int], ...]
+Digit = tuple[CharSet, int]
+
+BODY: Final = 0
+ESCAPE: Final = 1
+START: Final = 2
+D: Final = 3
+HEX_3: Final = 4
+HEX_2: Final = 5
+HEX_1: Final = 6
+PAIR_HIGH_2: Final = 7
+PAIR_HIGH_1: Final = 8
+PAIR_BACKSLASH: Final = 9
+PAIR_U: Final = 10
+PAIR_D: Final = 11
+PAIR_LOW: Final = 12
+
+ANY_SPELLING: Final = 0
+CANONICAL: Final = 1
+
+_CONTROLS: Final = CharSet.from_ranges([(0, 0x1F)])
+_QUOTE: Final = CharSet.of('"')
+_BACKSLASH: Final = CharSet.of("\\")
+_U: Final = CharSet.of("u")
+_RAW: Final = ANY - _CONTROLS - _QUOTE - _BACKSLASH
+_SHORT: Final = {letter: CharSet.of(meant) for letter, meant in zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True)}
+_LETTERS: Final = {letter: CharSet.of(letter) for letter in _SHORT}
+_SLASH: Final = _SHORT["/"]
+_LONG: Final = _CONTROLS - CharSet.of("\b\f\n\r\t")
+_DIGITS: Final = (
+    tuple(CharSet.of(f"{digit:x}{digit:X}") for digit in range(16)),
+    tuple(CharSet.of(f"{digit:x}") for digit in range(16)),
+)
+
+CLASSES: Final = (
+    _QUOTE,
+    _BACKSLASH,
+    _U,
+    _RAW,
+    _CONTROLS,
+    _LONG,
+    *_SHORT.values(),
+    *_LETTERS.values(),
+    *_DIGITS[0],
+    *_DIGITS[1],
+)
+"""What an alphabet must tell apart."""
+
+_BLOCK: Final = {
+    HEX_3: (0x1000, 16, HEX_2),
+    HEX_2: (0x100, 16, HEX_1),
+    HEX_1: (0x10, 16, BODY),
+    PAIR_HIGH_2: (0x40000, 16, PAIR_HIGH_1),
+    PAIR_HIGH_1: (0x4000, 16, PAIR_BACKSLASH),
+    PAIR_BACKSLASH: (0x400, 1, PAIR_U),
+    PAIR_U: (0x400, 1, PAIR_D),
+    PAIR_D: (0x400, 1, PAIR_LOW),
+    PAIR_LOW: (0x400, 4, HEX_2),
+}
+"""Place: size of its block, into how many parts the next symbol divides it, and the place that follows."""
+
+
+def body(terms: Terms, spelling: int, text: int) -> int:
+    """The term between two characters; the closing quote is still to come."""
+    return terms.json((BODY, spelling, text), terms.shortest[text] + 1, terms.sure[text])
+
+
+class JsonEscapes:
+    """Makes JSON terms of one table and derives them; ``step`` derives text terms."""
+
+    def __init__(self, terms: Terms, step: Callable[[int], Arcs]) -> None:
+        self._terms = terms
+        self._step = step
+
+    def arcs(self, term: int) -> Arcs:
+        """The arcs of a JSON term."""
+        args = self._terms.args[term]
+        if args[0] == BODY:
+            return self._body(args[1], args[2])
+        if args[0] == ESCAPE:
+            return self._escape(args[1], args[2])
+        if args[0] == START:
+            return self._start(args[1], args[2])
+        if args[0] == D:
+            return self._after_d(args[1], args[2])
+        return self._block(*args)
+
+    def _body(self, spelling: int, text: int) -> Arcs:
+        guard = self._terms.alphabet.guard
+        arcs = self._step(text)
+        raw = guard(_RAW)
+        out = [(g & raw, body(self._terms, spelling, target)) for g, target in arcs if g & raw]
+        if self._terms.accepts(text):
+            out.append((guard(_QUOTE), EPSILON))
+        if spelling == ANY_SPELLING or any(g & ~raw for g, _ in arcs):
+            out.append((guard(_BACKSLASH), self._terms.json((ESCAPE, spelling, text), 2, False)))
+        return tuple(out)
+
+    def _escape(self, spelling: int, text: int) -> Arcs:
+        guard = self._terms.alphabet.guard
+        arcs = self._step(text)
+        targets: dict[int, int] = {}
+        for letter, meant in _SHORT.items():
+            if spelling == CANONICAL and meant is _SLASH:
+                continue
+            for g, target in arcs:
+                if g & guard(meant):
+                    after = body(self._terms, spelling, target)
+                    targets[after] = targets.get(after, 0) | guard(_LETTERS[letter])
+        out = [(g, target) for target, g in targets.items()]
+        if self._spelled_long(spelling, arcs):
+            out.append((guard(_U), self._terms.json((START, spelling, text), 5, False)))
+        return tuple(out)
+
+    def _spelled_long(self, spelling: int, arcs: Arcs) -> Arcs:
+        if spelling == ANY_SPELLING:
+            return arcs
+        long = self._terms.alphabet.guard(_LONG)
+        return tuple((g & long, target) for g, target in arcs if g & long)
+
+    def _start(self, spelling: int, text: int) -> Arcs:
+        arcs = self._spelled_long(spelling, self._step(text))
+        parts = [(d, HEX_3, d << 12) for d in range(16) if d != 0xD]
+        after_d = (self._terms.alphabet.guard(_DIGITS[spelling][0xD]), self._terms.json((D, spelling, text), 4, False))
+        return (*self._narrowed(spelling, arcs, parts), after_d)
+
+    def _after_d(self, spelling: int, text: int) -> Arcs:
+        arcs = self._spelled_long(spelling, self._step(text))
+        parts = [(d, HEX_2, 0xD000 + (d << 8)) for d in range(8)]
+        parts += [(8 + i, PAIR_HIGH_2, 0x10000 + i * 0x40000) for i in range(4)]
+        return self._narrowed(spelling, arcs, parts)
+
+    def _block(self, place: int, spelling: int, base: int, *pairs: int) -> Arcs:
+        size, divisor, following = _BLOCK[place]
+        arcs = tuple(zip(pairs[::2], pairs[1::2], strict=True))
+        guard = self._terms.alphabet.guard
+        if divisor == 1:
+            symbol = {PAIR_BACKSLASH: _BACKSLASH, PAIR_U: _U, PAIR_D: _DIGITS[spelling][0xD]}[place]
+            return ((guard(symbol), self._terms.json((following, spelling, base, *pairs), 1, False)),)
+        first = 0 if divisor == 16 else 0xC
+        part = size // divisor
+        parts = [(first + i, following, base + i * part) for i in range(divisor)]
+        return self._narrowed(spelling, arcs, parts)
+
+    def _narrowed(self, spelling: int, arcs: Arcs, parts: list[tuple[int, int, int]]) -> Arcs:
+        """For (digit, place after it, base of the block then): the arcs to those places that a word can pass."""
+        guard = self._terms.alphabet.guard
+        targets: dict[int, int] = {}
+        for digit, place, base in parts:
+            target = self._place(place, spelling, base, arcs)
+            if target is not None:
+                targets[target] = targets.get(target, 0) | guard(_DIGITS[spelling][digit])
+        return tuple((g, target) for target, g in targets.items())
+
+    def _place(self, place: int, spelling: int, base: int, arcs: Arcs) -> int | None:
+        terms = self._terms
+        if place == BODY:
+            inside = terms.alphabet.within(base, base)
+            return next((body(self._terms, spelling, target) for g, target in arcs if g & inside), None)
+        inside = terms.alphabet.within(base, base + _BLOCK[place][0] - 1)
+        left = [(g & inside, target) for g, target in arcs if g & inside]
+        if not left:
+            return None
+        if len(left) == 1 and left[0][0] == inside:
+            return self._uniform(place, spelling, left[0][1])
+        return terms.json((place, spelling, base, *(x for pair in left for x in pair)), 2, False)
+
+    def _uniform(self, place: int, spelling: int, target: int) -> int:
+        terms = self._terms
+        return terms.json((place, spelling, 0, terms.alphabet.full, target), 2, terms.sure[target])

@@ -1,0 +1,83 @@
+"""Whether a term's language has a word at all.
+
+Positive terms are non-empty by construction; intersections, complements and look-around are searched, best first, until a
+word or a term known to have one turns up. Invariant: the answer is exact; a search that exceeds the allowance of its table
+raises instead of guessing.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from grammars.regular import json_escapes
+from grammars.regular import terms as t
+from grammars.regular.derivatives import Derivatives
+from grammars.regular.terms import EMPTY
+
+
+class Liveness:
+    """Memoised answers for the terms of one table."""
+
+    def __init__(self, derivatives: Derivatives) -> None:
+        self._terms = derivatives.terms
+        self._step = derivatives.step
+        self._known: dict[int, bool] = {EMPTY: False}
+
+    def live(self, term: int) -> bool:
+        """The language of a term that stands alone has a word."""
+        if self._terms.sure[term]:
+            return True
+        found = self._known.get(term)
+        if found is None:
+            found = self._known[term] = self._search(term) if self._needs_search(term) else self._by_structure(term)
+        return found
+
+    def _needs_search(self, term: int) -> bool:
+        kind = self._terms.kind[term]
+        if kind == t.JSON:
+            return self._terms.args[term][0] != json_escapes.BODY
+        return kind in (t.AND, t.NOT, t.SCOPE) or self._terms.open[term]
+
+    def _by_structure(self, term: int) -> bool:
+        kind, args = self._terms.kind, self._terms.args
+        if kind[term] == t.OR:
+            return any(self.live(m) for m in args[term])
+        while kind[term] == t.CAT:
+            head, term = args[term]
+            if not self.live(head):
+                return False
+            if self._needs_search(term) or kind[term] != t.CAT:
+                return self.live(term)
+        if kind[term] == t.REP:
+            return self.live(args[term][0])
+        assert kind[term] in (t.TAG, t.JSON)
+        return self.live(args[term][-1])
+
+    def _search(self, start: int) -> bool:
+        terms = self._terms
+        parents: dict[int, int] = {start: -1}
+        frontier = [(terms.shortest[start], start)]
+        while frontier:
+            _, term = heappop(frontier)
+            if terms.accepts(term):
+                return self._mark_path(term, parents)
+            for _, target in self._step(term):
+                if target in parents:
+                    continue
+                parents[target] = term
+                known = self._known.get(target)
+                if known or (known is None and not self._needs_search(target) and self.live(target)):
+                    return self._mark_path(target, parents)
+                if known is None:
+                    terms.allowance -= 1
+                    if terms.allowance < 0:
+                        raise t.WorkExhaustedError
+                    heappush(frontier, (terms.shortest[target], target))
+        self._known.update(dict.fromkeys(parents, False))
+        return False
+
+    def _mark_path(self, term: int, parents: dict[int, int]) -> bool:
+        while term >= 0:
+            self._known[term] = True
+            term = parents[term]
+        return True
