@@ -9,10 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from engine.blocks import BlockCounts
-from engine.commit import Committed
-from engine.verification import Verification
+
+if TYPE_CHECKING:  # the service's process reads statistics and needs no torch for it
+    from engine.commit import Committed
+    from engine.verification import Verification
 
 
 @dataclass(slots=True, kw_only=True)

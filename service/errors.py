@@ -1,8 +1,8 @@
 """The one place where exceptions become gRPC status codes.
 
-Details travel as google.rpc messages (https://google.aip.dev/193): ErrorInfo always, with the domain "espalier"; BadRequest
-with the path of the field; RetryInfo and QuotaFailure where waiting helps. Invariant: the text of an exception leaves
-the process only where it was raised on purpose.
+Details travel as google.rpc messages (https://google.aip.dev/193): ErrorInfo always, with the domain "espalier";
+BadRequest with the path of the field; RetryInfo and QuotaFailure where waiting helps. Invariant: what an exception says
+leaves the process only where it was raised on purpose.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stop strings, found in the bytes of tokens wherever the tokens' borders lie.
 
 An automaton after Aho and Corasick (1975) over the UTF-8 bytes of all stop strings. The engine's process runs it to end
-a sample (`TokenStopChecker`), the service's process runs the same one to trim and hold back text (`service.sample_text`).
+a sample (`TokenStopChecker`), the service's process runs the same one to trim and hold back text (`SampleText`).
 Invariant: whether and where a text stops depends on its bytes alone, never on how they are cut into tokens or steps.
 """
 

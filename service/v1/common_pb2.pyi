@@ -197,7 +197,7 @@ class Choices(_message.Message):
     VALUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At least one."""
+        """At least one; distinct and not empty."""
 
     def __init__(
         self,

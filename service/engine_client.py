@@ -1,0 +1,218 @@
+"""The service's side of the engine's process: requests in, events out, and whether it lives.
+
+Two threads move messages, so that neither a full pipe nor a large pickle holds up the event loop. Invariant: every
+request that was submitted ends: by its events, by an abort when its submitter leaves, or with UnavailableError when the
+engine dies or makes no progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import queue
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, Self
+
+from decoding.errors import EspalierError, ModelLoadError, UnavailableError
+from engine.config import ModelCard
+from engine.stats import EngineStats
+from service.engine_messages import (
+    Abort,
+    Answer,
+    BuildFailed,
+    Command,
+    DefineGrammar,
+    DropGrammar,
+    Ping,
+    Ready,
+    Report,
+    Shutdown,
+    Submit,
+)
+from service.engine_process import EngineSetup, run_engine
+from service.engine_streams import EventStream
+
+log = logging.getLogger(__name__)
+
+CLOSE_S = 5.0
+"""How long the process may take to end before it is killed."""
+
+
+class EngineClient:
+    """One engine in a process of its own. Made by `start`, on one event loop, and closed by `close`."""
+
+    def __init__(self, process: SpawnProcess, connection: Connection, *, stall_s: float) -> None:
+        self._process = process
+        self._stall_s = stall_s
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[str, EventStream] = {}
+        self._outbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._ready: asyncio.Future[ModelCard] = self._loop.create_future()
+        self._failure: asyncio.Future[str] = self._loop.create_future()
+        self._steps = 0
+        self._progress_at = self._loop.time()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stats: EngineStats | None = None
+        threading.Thread(target=self._receive, args=(connection,), name="engine-answers", daemon=True).start()
+        threading.Thread(target=self._deliver, args=(connection,), name="engine-commands", daemon=True).start()
+
+    @classmethod
+    async def start(cls, setup: EngineSetup, *, stall_s: float) -> Self:
+        """Start the process and wait until the engine is built. Raises ModelLoadError where it cannot be.
+
+        An engine that makes no progress for ``stall_s`` seconds while it has work, or does not answer for so long, is
+        given up and killed.
+        """
+        client = cls(*await asyncio.to_thread(_spawn, setup), stall_s=stall_s)
+        try:
+            await client._ready
+        except BaseException:
+            await client.close()
+            raise
+        client._progress_at = client._loop.time()
+        client._run(client._watch())
+        return client
+
+    @property
+    def card(self) -> ModelCard:
+        """What was loaded."""
+        return self._ready.result()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the engine."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    async def failure(self) -> str:
+        """Wait until the engine is dead; why."""
+        return await asyncio.shield(self._failure)
+
+    @contextlib.asynccontextmanager
+    async def submit(self, submit: Submit) -> AsyncIterator[EventStream]:
+        """The stream of a request's events, once it is queued. Leaving aborts what has not finished.
+
+        Raises what the engine refused it with, or UnavailableError.
+        """
+        if self._failure.done():
+            raise self._death()
+        request_id = submit.request.request_id
+        if not self._streams:
+            self._progress_at = self._loop.time()
+        stream = self._streams[request_id] = EventStream(submit.request.n)
+        self._outbox.put(submit)
+        try:
+            await stream.admitted()
+            yield stream
+        finally:
+            if self._streams.pop(request_id, None) is not None and not stream.is_finished:
+                self._outbox.put(Abort(request_id=request_id))
+
+    def cut_off(self, error: EspalierError) -> None:
+        """Fail every running request with ``error``; their submitters then leave, which aborts them."""
+        for stream in self._streams.values():
+            stream.fail(error)
+
+    def define_grammar(self, key: str, packed: bytes) -> None:
+        """Keep a grammar in the engine's process for the requests that are submitted after this."""
+        self._outbox.put(DefineGrammar(key=key, packed=packed))
+
+    def drop_grammar(self, key: str) -> None:
+        """Forget a defined grammar; requests that run with it keep it."""
+        self._outbox.put(DropGrammar(key=key))
+
+    async def close(self) -> None:
+        """End the process: kindly, then by force. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        self._outbox.put(Shutdown())
+        await asyncio.to_thread(self._process.join, CLOSE_S)
+        self.kill()
+        await asyncio.to_thread(self._process.join)
+        self._outbox.put(None)
+
+    def kill(self) -> None:
+        """End the process now, whatever it does."""
+        self._process.kill()
+
+    def _receive(self, connection: Connection) -> None:
+        """Thread: answers to the event loop, until the pipe ends."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed
+            try:
+                while True:
+                    self._loop.call_soon_threadsafe(self._take, connection.recv())
+            except (EOFError, OSError):
+                self._loop.call_soon_threadsafe(lambda: self._run(self._bury()))
+
+    def _deliver(self, connection: Connection) -> None:
+        """Thread: commands to the process, until None or the pipe ends."""
+        with contextlib.suppress(OSError):
+            while (command := self._outbox.get()) is not None:
+                connection.send(command)
+
+    def _take(self, answer: Answer) -> None:
+        match answer:
+            case Ready():
+                self._ready.set_result(answer.card)
+            case BuildFailed():
+                self._ready.set_exception(answer.error)
+            case Report():
+                self._report(answer)
+
+    def _report(self, report: Report) -> None:
+        self.stats = report.stats
+        if not self._streams or report.stats.totals.steps != self._steps:
+            self._steps = report.stats.totals.steps
+            self._progress_at = self._loop.time()
+        for request_id, refusal in report.answers:
+            if stream := self._streams.get(request_id):
+                stream.admit() if refusal is None else stream.fail(refusal)
+        for event in report.events:
+            if stream := self._streams.get(event.request_id):  # none where it was aborted meanwhile
+                stream.add(event)
+
+    async def _watch(self) -> None:
+        """Give the engine up where it makes no progress. A ping has even an idle engine report."""
+        while not self._failure.done():
+            self._outbox.put(Ping())
+            await asyncio.sleep(self._stall_s / 4)
+            if self._loop.time() - self._progress_at > self._stall_s:
+                self._fail(f"it made no progress for {self._stall_s:g} s with {len(self._streams)} requests to serve")
+                self.kill()
+
+    async def _bury(self) -> None:
+        await asyncio.to_thread(self._process.join)
+        self._fail(f"its process ended with exit code {self._process.exitcode}")
+
+    def _fail(self, reason: str) -> None:
+        if self._failure.done():
+            return
+        self._failure.set_result(reason)
+        if not self._ready.done():
+            self._ready.set_exception(ModelLoadError(f"the engine could not be built: {reason}"))
+        for stream in self._streams.values():
+            stream.fail(self._death())
+        self._streams.clear()
+
+    def _death(self) -> UnavailableError:
+        return UnavailableError(f"the engine is dead ({self._failure.result()}); retry when the server was restarted")
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _spawn(setup: EngineSetup) -> tuple[SpawnProcess, Connection]:
+    """Start the process. Blocks until it has read its arguments."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=run_engine, args=(theirs, setup), name="espalier-engine", daemon=True)
+    process.start()
+    theirs.close()  # so that the pipe ends with the process
+    return process, ours

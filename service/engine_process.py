@@ -1,0 +1,81 @@
+"""The engine's process: builds the engine and runs its loop.
+
+A thread of its own reads the pipe, so that the parent never waits for a step. Invariant: the process ends when its
+parent does, because the pipe then comes to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from decoding.errors import EspalierError, ModelLoadError
+from grammars.compiling.messages import shared_objects, unpack
+from grammars.matching.trie import TokenTrie
+from grammars.protocol import Grammar
+from service.engine_loop import Engine, EngineLoop, Instruction, LoadedGrammar
+from service.engine_messages import BuildFailed, Command, DefineGrammar, Ready
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSetup:
+    """What the process is started with; picklable.
+
+    Attributes:
+        build: makes the engine; called once, in the engine's process.
+        trie: what grammars refer to, and the bytes of every token.
+        configure_logging: called first.
+    """
+
+    build: Callable[[], Engine]
+    trie: TokenTrie
+    configure_logging: Callable[[], None]
+
+
+def run_engine(connection: Connection, setup: EngineSetup) -> None:
+    """Main function of the process."""
+    # Signals reach the whole process group, but when to end is the parent's decision.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    setup.configure_logging()
+    inbox: queue.SimpleQueue[Instruction] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(connection, setup.trie, inbox), name="commands", daemon=True).start()
+    try:
+        engine = setup.build()
+    except EspalierError as error:
+        connection.send(BuildFailed(error=error))
+        return
+    except Exception as error:
+        log.exception("the engine could not be built")
+        message = f"the engine could not be built: {type(error).__name__}: {error}"
+        connection.send(BuildFailed(error=ModelLoadError(message)))
+        return
+    connection.send(Ready(card=engine.card))
+    EngineLoop(engine, setup.trie.vocabulary.tokens, inbox, connection.send).run()
+
+
+def _read(connection: Connection, trie: TokenTrie, inbox: queue.SimpleQueue[Instruction]) -> None:
+    try:
+        while True:
+            command: Command = connection.recv()
+            inbox.put(_load(command, trie) if isinstance(command, DefineGrammar) else command)
+    except (EOFError, OSError):
+        os._exit(0)  # the parent is gone, and the main thread may be in the middle of a long step
+
+
+def _load(definition: DefineGrammar, trie: TokenTrie) -> LoadedGrammar:
+    grammar: Grammar | EspalierError
+    try:
+        grammar = unpack(definition.packed, shared_objects(trie))
+    except Exception as error:
+        log.exception("grammar %s could not be unpacked", definition.key)
+        grammar = EspalierError(f"the compiled constraint could not be loaded ({type(error).__name__})")
+    return LoadedGrammar(key=definition.key, grammar=grammar)
