@@ -17,7 +17,7 @@ from engine.drafting import GuardedDrafter
 from engine.engine import Engine
 from engine.kv_cache import BLOCK_SIZE, KVCache
 from engine.loading.files import ModelFiles
-from engine.models.load import load_model
+from engine.loading.weights import load_model
 from engine.memory import num_blocks
 from engine.models.base import CausalModel
 from engine.runner import ModelRunner

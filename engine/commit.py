@@ -40,9 +40,10 @@ def commit(sequence: Sequence, verdict: Verdict, *, num_drafted: int, eos_token_
     start = len(sequence.output)
     reason: FinishReason | None = None
     message = ""
-    for token in verdict.walk.tokens:
+    for token, draw in zip(verdict.walk.tokens, verdict.draws, strict=True):
         if token == NO_TOKEN:
-            reason, message = FinishReason.NO_LEGAL_TOKEN, _NO_LEGAL_TOKEN
+            reason = FinishReason.ERROR if draw.error else FinishReason.NO_LEGAL_TOKEN
+            message = draw.error or _NO_LEGAL_TOKEN
             break
         try:
             reason, message = _take(sequence, token, eos_token_ids)

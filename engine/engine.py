@@ -11,10 +11,10 @@ from collections.abc import Sequence as Seq
 
 import numpy as np
 import torch
-from decoding.pipeline import LogitsPipeline
 
 from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
+from decoding.pipeline import LogitsPipeline
 from decoding.rows import Draw
 from engine.commit import Committed, commit, finish
 from engine.config import EngineConfig, ModelCard

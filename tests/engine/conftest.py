@@ -73,14 +73,23 @@ class ToyModel:
         return torch.stack(rows)
 
     def logits(self, hidden_RE: torch.Tensor) -> torch.Tensor:
-        return torch.stack([torch.tanh(row) @ self.output for row in hidden_RE]) if len(hidden_RE) else torch.zeros(0, VOCAB)
+        return (
+            torch.stack([torch.tanh(row) @ self.output for row in hidden_RE])
+            if len(hidden_RE)
+            else torch.zeros(0, VOCAB)
+        )
 
 
 def reference_tokens(request: GenerationRequest, sample_index: int = 0, **config: object) -> list[int]:
     """The slow twin: one sample, alone, whole prompt, no speculation, no cache."""
     single = GenerationRequest(
-        request_id="alone", prompt=request.prompt, params=request.params, n=sample_index + 1, grammar=request.grammar,
-        stop=request.stop, tenant=request.tenant,
+        request_id="alone",
+        prompt=request.prompt,
+        params=request.params,
+        n=sample_index + 1,
+        grammar=request.grammar,
+        stop=request.stop,
+        tenant=request.tenant,
     )
     engine = make_engine(chunked_prefill=False, prefix_cache=False, **config)
     engine.submit(single)

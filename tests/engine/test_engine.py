@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
+from decoding.tree import DraftTree
 from engine.request import GenerationRequest
 
 PARAMS = st.sampled_from(
@@ -28,7 +29,7 @@ def batches(draw, toy):
             f"r{index}",
             draw(st.integers(0, 3)),
             draw(st.sampled_from([1, 5, 15, 16, 17, 33, 70])),
-            params=draw(PARAMS) | {"max_tokens": draw(st.integers(1, 14)), "seed": draw(st.integers(0, 2))},
+            params=draw(PARAMS) | {"max_tokens": draw(st.integers(4, 14)), "seed": draw(st.integers(0, 2))},
             n=draw(st.sampled_from([1, 1, 2, 3])),
             priority=draw(st.sampled_from([0, 0, 1])),
             grammar=toy.Grammar() if draw(st.booleans()) else None,
@@ -113,8 +114,6 @@ class BrokenDrafter:
 
 @pytest.mark.parametrize("case", ["raises", "too few", "wrong root", "too large", "outside the vocabulary"])
 def test_a_broken_drafter_costs_guesses_and_nothing_else(toy, case):
-    from decoding.tree import DraftTree
-
     def behaviour(contexts):
         root = contexts[0].tokens[-1]
         trees = {
@@ -142,14 +141,7 @@ def test_samples_share_the_prompts_blocks_until_they_write(toy):
     assert engine.stats().blocks.used == 3  # 40 tokens, once
     engine.step()
     assert engine.stats().blocks.used == 2 + 4  # the third block was copied for three of the four
-    results = toy.run(engine, {("r", event.sample_index): _result(toy, [event]) for event in events} and {})
-    assert len(results) == 4
-
-
-def _result(toy, events):
-    results = {}
-    toy.collect(results, events)
-    return next(iter(results.values()))
+    assert len(toy.run(engine)) == 4
 
 
 def test_the_prefix_cache_serves_its_own_tenant_only(toy):
@@ -212,7 +204,7 @@ def test_decodes_go_on_while_a_long_prompt_is_chunked_within_the_budget(toy):
     engine.step()
     engine.submit(toy.request("long", 2, 300))
     for _ in range(9):
-        assert [event.request_id for event in engine.step()][0] == "running"
+        assert engine.step()[0].request_id == "running"
     assert max(model.tokens_per_forward) <= 32
     toy.run(engine)
 
@@ -263,6 +255,24 @@ def test_a_failing_matcher_fails_its_own_request_only(toy):
         assert results["bad", index].finish.reason is FinishReason.ERROR
         assert "bound of work" in results["bad", index].finish.message
         assert results["good", index].tokens == toy.alone(good, index)
+
+
+def test_logits_that_are_not_finite_fail_their_own_request_only(toy):
+    class Sick(toy.Model):
+        def logits(self, hidden_RE):
+            logits = super().logits(hidden_RE)
+            if len(logits) == 2:  # the step in which both prompts end
+                logits[0] = float("nan")
+            return logits
+
+    good = toy.request("good", 1, 9)
+    engine = toy.engine(model=Sick())
+    engine.submit(toy.request("bad", 2, 9))
+    engine.submit(good)
+    results = toy.run(engine)
+    assert results["bad", 0].finish.reason is FinishReason.ERROR
+    assert "not finite" in results["bad", 0].finish.message
+    assert results["good", 0].tokens == toy.alone(good)
 
 
 def test_a_matcher_with_a_bug_fails_its_own_request_only(toy):
