@@ -50,9 +50,11 @@ class Draw:
     """The outcome of one row.
 
     Attributes:
-        token: the drawn id, or None where no token was legal.
+        token: the drawn id, or None where no token was legal or the row is in error.
         logprobs: where the row's params ask for them and a token was drawn.
+        error: why the row could not be drawn although tokens were legal: its logits are not finite. Else None.
     """
 
     token: int | None
     logprobs: TokenLogprobs | None = None
+    error: str | None = None
