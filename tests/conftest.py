@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from engine.loading.files import ModelFiles
+
 
 @pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
@@ -30,3 +32,11 @@ def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def default_model_files() -> ModelFiles:
+    """The default model, fetched and converted by the product's own path into the user's cache."""
+    from engine.loading.resolve import resolve_model  # noqa: PLC0415 (loads torch, which most tests do without)
+
+    return resolve_model(None)

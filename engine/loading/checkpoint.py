@@ -81,7 +81,7 @@ class Checkpoint:
 
 
 class RandomTensors:
-    """Seeded random weights: a tensor depends on seed, name and shape, not on the order of reading.
+    """Seeded random weights: a tensor depends on seed, name, shape and kind of device, not on the order of reading.
 
     Matrices have variance 1 / columns, so that activations keep their size from layer to layer; norms are 1.
     """
@@ -98,9 +98,9 @@ class RandomTensors:
         if name.endswith("norm.weight"):
             return torch.ones(shape, dtype=self._dtype, device=self._device)
         digest = hashlib.sha256(f"{self._seed}:{name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-        values = torch.randn(shape, generator=generator).mul_(math.sqrt(1 / shape[-1]))
-        return values.to(self._device, self._dtype)
+        generator = torch.Generator(self._device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+        values = torch.randn(shape, generator=generator, device=self._device).mul_(math.sqrt(1 / shape[-1]))
+        return values.to(self._dtype)
 
     def skip(self, name: str) -> None:
         """Nothing exists before it is taken."""

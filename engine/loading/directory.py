@@ -15,8 +15,11 @@ from decoding.errors import ModelLoadError
 from engine.loading.files import ModelFiles
 
 
-def read_directory(directory: Path, name: str) -> ModelFiles:
-    """The model in ``directory``; raises ModelLoadError where config.json or tokenizer.json is missing or broken."""
+def read_directory(directory: Path, name: str, *, gguf: Path | None = None) -> ModelFiles:
+    """The model in ``directory``, converted from ``gguf`` or from nothing.
+
+    Raises ModelLoadError where config.json or tokenizer.json is missing or broken.
+    """
     config = _read_json(directory / "config.json", required=True)
     generation = _read_json(directory / "generation_config.json", required=False)
     options = _read_json(directory / "tokenizer_config.json", required=False)
@@ -36,6 +39,7 @@ def read_directory(directory: Path, name: str) -> ModelFiles:
         chat_template=_chat_template(directory, options),
         eos_token_ids=tuple(sorted(eos)),
         bos_token_id=_bos(tokenizer, options),
+        gguf=gguf,
     )
 
 

@@ -20,6 +20,7 @@ class ModelFiles:
         chat_template: Jinja source of the model's own chat template, or None.
         eos_token_ids: every id that ends a text (generation_config.json, config.json and tokenizer together).
         bos_token_id: id that starts a prompt where the tokenizer adds one, or None.
+        gguf: the GGUF file that the directory was converted from, or None.
     """
 
     name: str
@@ -28,3 +29,4 @@ class ModelFiles:
     chat_template: str | None
     eos_token_ids: tuple[int, ...]
     bos_token_id: int | None
+    gguf: Path | None = None
