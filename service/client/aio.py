@@ -148,8 +148,9 @@ class AsyncClient:
         except grpc.RpcError as error:
             raise error_from_call(error) from error
         except asyncio.CancelledError as error:
-            raise_where_task_is_not_cancelled(error)
-            raise
+            if task_is_cancelled():
+                raise
+            raise CallCancelledError("the call was cancelled") from error
 
 
 class AsyncStream(Generic[ParsedT_co]):
@@ -189,14 +190,18 @@ class AsyncStream(Generic[ParsedT_co]):
             while event is None:
                 event = self._assembly.take(await anext(self._messages))
         except grpc.RpcError as error:
-            raise error_from_call(error) from error
+            raise self._assembly.fail(error_from_call(error)) from error
         except asyncio.CancelledError as error:
-            raise_where_task_is_not_cancelled(error)
-            raise
+            if task_is_cancelled():
+                self._closed = True
+                raise
+            if self._closed:  # by another task
+                raise StopAsyncIteration from error
+            raise self._assembly.fail(CallCancelledError("the call was cancelled")) from error
         return event
 
     async def close(self) -> None:
-        """End the stream; a call that still runs is cancelled."""
+        """End the stream for whoever iterates over it; a call that still runs is cancelled."""
         self._closed = True
         self._cancel()
 
@@ -209,8 +214,7 @@ class AsyncStream(Generic[ParsedT_co]):
         return self._assembly.generation()
 
 
-def raise_where_task_is_not_cancelled(error: asyncio.CancelledError) -> None:
-    """Tell a cancelled call from a cancelled task: gRPC raises asyncio's error for both."""
+def task_is_cancelled() -> bool:
+    """Whether asyncio's CancelledError means this task, and not just its call: gRPC raises it for both."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling() == 0:
-        raise CallCancelledError("the call was cancelled") from error
+    return task is not None and task.cancelling() > 0

@@ -201,11 +201,13 @@ class Stream(Generic[ParsedT_co]):
             while event is None:
                 event = self._assembly.take(next(self._messages))
         except grpc.RpcError as error:
-            raise error_from_call(error) from error
+            if self._closed:  # by another thread
+                raise StopIteration from error
+            raise self._assembly.fail(error_from_call(error)) from error
         return event
 
     def close(self) -> None:
-        """End the stream; a call that still runs is cancelled."""
+        """End the stream for whoever iterates over it; a call that still runs is cancelled."""
         self._closed = True
         self._cancel()
 

@@ -34,7 +34,7 @@ def channel_options(address: str, *, retries: int, extra: ChannelOptions) -> lis
     ]
     if retries:
         options.append(("grpc.service_config", json.dumps(_retry_config(retries))))
-    return [*options, *extra]
+    return [*extra, *options]  # of two equal names gRPC takes the first
 
 
 def deadline(timeout: float | None, default: float) -> float | None:

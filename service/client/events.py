@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from service.client import decode
-from service.client.errors import InternalError
+from service.client.errors import EspalierClientError, InternalError
 from service.client.results import (
     Completeness,
     FinishReason,
@@ -72,6 +72,7 @@ class Assembly(Generic[T]):
         self._started: Started | None = None
         self._deltas: dict[int, list[Delta]] = {}
         self._finished: dict[int, Finished] = {}
+        self._failure: EspalierClientError | None = None
 
     def take(self, message: pb.GenerateStreamResponse) -> Event | None:
         """Decode and keep one event; None for a kind that a newer server may send."""
@@ -85,13 +86,23 @@ class Assembly(Generic[T]):
             case _:
                 return None
 
+    def fail(self, error: EspalierClientError) -> EspalierClientError:
+        """Keep the error that ended the stream, and return it."""
+        self._failure = error
+        return error
+
     @property
     def complete(self) -> bool:
         """Whether every sample is finished."""
         return self._started is not None and len(self._finished) == self._num_samples
 
     def generation(self) -> Generation[T]:
-        """The whole answer; InternalError where events are missing although the stream ended well."""
+        """The whole answer.
+
+        Raises the error that ended the stream; InternalError where it ended well although events are missing.
+        """
+        if self._failure is not None:
+            raise self._failure
         if self._started is None or not self.complete:
             raise InternalError("the stream ended before every sample was finished")
         samples = tuple(self._sample(self._finished[index]) for index in sorted(self._finished))

@@ -23,6 +23,12 @@ class Limits:
     compile_timeout_s: float
     compile_memory_bytes: int
     kv_cache_tokens: int
+    max_text_bytes: int
+    max_chat_messages: int
+    max_tenant_bytes: int
+    max_logit_bias: int
+    max_bad_words: int
+    max_concurrent_rpcs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ wire a `oneof` keeps the last of two in silence, so two are refused here, before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from typing import Any, Final, Generic, Literal, TypedDict, Unpack
 
 from service.client.checks import checked, only_one, refuse_single_text
@@ -153,13 +153,19 @@ def _set_prompt(
 
 def _set_sampling(message: pb.SamplingOptions, given: Mapping[str, Any]) -> None:
     _set_named(message, SCALARS, given, path="sampling.")
-    with checked("sampling.logit_bias"):
-        message.logit_bias.update(given.get("logit_bias", {}))
-    for name, texts in (("stop", message.stop), ("bad_words", message.bad_words.words)):
-        values = given.get(name, ())
-        refuse_single_text(values, f"sampling.{name}")
-        with checked(f"sampling.{name}"):
-            texts.extend(values)
+    if "logit_bias" in given:
+        with checked("sampling.logit_bias"):
+            message.logit_bias.update(given["logit_bias"])
+    if "stop" in given:
+        _extend(message.stop, given["stop"], field="sampling.stop")
+    if "bad_words" in given:
+        _extend(message.bad_words.words, given["bad_words"], field="sampling.bad_words")
+
+
+def _extend(texts: MutableSequence[str], values: Sequence[str], field: str) -> None:
+    refuse_single_text(values, field)
+    with checked(field):
+        texts.extend(values)
 
 
 def _set_named(

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from types import MappingProxyType
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from service.client import CompiledConstraint, InvalidArgumentError, Options, Request, Whitespace
+from service.client.constraint import ConstraintOptions
+from service.client.request import SamplingOptions
+from service.v1 import common_pb2, generation_pb2
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+HANDLE = CompiledConstraint(
+    handle="abc", compile_ms=1.0, cached=False, size_bytes=1, states=1, unenforced=(), parser=json.loads
+)
+CONSTRAINTS = {
+    "schema": {"type": "object"},
+    "regex": "a+",
+    "choices": ["yes", "no"],
+    "json_object": True,
+    "constraint": HANDLE,
+}
+SAMPLING = {
+    "max_tokens": 7,
+    "min_tokens": 0,
+    "temperature": 0.0,
+    "top_k": 5,
+    "top_p": 0.5,
+    "min_p": 0.25,
+    "repetition_penalty": 1.5,
+    "presence_penalty": -0.5,
+    "frequency_penalty": 0.75,
+    "logit_bias": {3: -2.0, 9: 4.0},
+    "bad_words": ["foo", "bar baz"],
+    "seed": 2**64 - 1,
+    "logprobs": 0,
+    "ignore_eos": False,
+    "stop": ["END", "\n\n"],
+}
+
+
+def test_prompt_kinds():
+    assert Request("hello").message.text == "hello"
+    assert list(Request(tokens=[1, 2]).message.tokens.ids) == [1, 2]
+    chat = Request(chat=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]).message.chat
+    assert [(turn.role, turn.content) for turn in chat.messages] == [("system", "Be brief."), ("user", "Hi")]
+
+
+@pytest.mark.parametrize("prompt", [{"prompt": ""}, {"tokens": []}, {"chat": []}])
+def test_an_empty_prompt_is_sent_as_such_so_that_the_server_judges_it(prompt):
+    assert Request(**prompt).message.WhichOneof("prompt") is not None
+
+
+def test_every_sampling_option_of_the_wire_is_an_option_and_arrives():
+    names = set(generation_pb2.SamplingOptions.DESCRIPTOR.fields_by_name)
+    assert names == set(SamplingOptions.__annotations__) == set(SAMPLING)
+    sampling = Request("p", **SAMPLING).message.sampling
+    for name, value in SAMPLING.items():
+        sent = getattr(sampling, name)
+        if name == "bad_words":
+            sent = sent.words
+        assert (dict(sent) if name == "logit_bias" else list(sent) if isinstance(value, list) else sent) == value
+        if name not in {"logit_bias", "stop"}:
+            assert sampling.HasField(name)
+
+
+def test_absent_and_none_options_leave_no_trace_on_the_wire():
+    assert Request("p", temperature=None, stop=None, n=None).message == generation_pb2.GenerateRequest(text="p")
+
+
+def test_request_options():
+    message = Request("p", n=3, priority=-5, tenant="t", model="m").message
+    assert (message.n, message.priority, message.tenant, message.model) == (3, -5, "t", "m")
+    assert Request("p", n=3).num_samples == 3
+    assert Request("p").num_samples == 1
+
+
+@pytest.mark.parametrize("first", CONSTRAINTS)
+@pytest.mark.parametrize("second", CONSTRAINTS)
+def test_two_constraints_are_refused(first, second):
+    both = {first: CONSTRAINTS[first], second: CONSTRAINTS[second]}
+    if first == second:
+        assert Request("p", **both).message.constraint.WhichOneof("kind") is not None
+        return
+    with pytest.raises(InvalidArgumentError) as caught:
+        Request("p", **both)
+    assert caught.value.field == "constraint"
+    assert first in str(caught.value)
+    assert second in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "named"),
+    [({}, "missing"), ({"prompt": "a", "tokens": [1]}, "tokens"), ({"tokens": [1], "chat": []}, "chat")],
+)
+def test_exactly_one_prompt(prompts, named):
+    with pytest.raises(InvalidArgumentError, match=named) as caught:
+        Request(**prompts)
+    assert caught.value.field == "prompt"
+
+
+def test_the_options_of_a_constraint():
+    constraint = Request("p", json_object=True, whitespace="spaced", best_effort=True).message.constraint
+    assert constraint.whitespace == common_pb2.WHITESPACE_POLICY_SPACED
+    assert constraint.best_effort
+    for policy in Whitespace:
+        sent = Request("p", json_object=True, whitespace=policy).message.constraint.whitespace
+        assert common_pb2.WhitespacePolicy.Name(sent) == f"WHITESPACE_POLICY_{policy.name}"
+    for useless in ({"whitespace": "compact"}, {"best_effort": True}):
+        with pytest.raises(InvalidArgumentError, match="need a constraint"):
+            Request("p", **useless)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"max_tokens": -1}, "sampling.max_tokens"),
+        ({"max_tokens": 2**32}, "sampling.max_tokens"),
+        ({"temperature": "warm"}, "sampling.temperature"),
+        ({"seed": -1}, "sampling.seed"),
+        ({"logit_bias": {-1: 1.0}}, "sampling.logit_bias"),
+        ({"stop": "END"}, "sampling.stop"),
+        ({"bad_words": "foo"}, "sampling.bad_words"),
+        ({"bad_words": [1]}, "sampling.bad_words"),
+        ({"n": -1}, "n"),
+        ({"tenant": 5}, "tenant"),
+        ({"choices": "yes"}, "constraint.choices"),
+        ({"choices": [1, 2]}, "constraint.choices"),
+        ({"regex": 5}, "constraint.regex"),
+        ({"regex": "\ud800"}, "constraint.regex"),
+        ({"json_object": True, "whitespace": "tabs"}, "constraint.whitespace"),
+        ({"schema": {"a": float("nan")}}, "constraint.json_schema"),
+        ({"schema": {"a": object()}}, "constraint.json_schema"),
+        ({"schema": 5}, "constraint.json_schema"),
+        ({"schema": "\ud800"}, "constraint.json_schema"),
+    ],
+)
+def test_what_protobuf_cannot_carry_is_refused_by_field(options, field):
+    with pytest.raises(InvalidArgumentError) as caught:
+        Request("p", **options)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [
+        ({"prompt": "\ud800"}, "text"),
+        ({"tokens": [-1]}, "tokens.ids"),
+        ({"chat": [{"role": "user", "content": 5}]}, "chat.messages"),
+        ({"chat": [{"role": "user", "text": "hi"}]}, "chat.messages"),
+    ],
+)
+def test_what_protobuf_cannot_carry_is_refused_in_prompts_too(prompt, field):
+    with pytest.raises(InvalidArgumentError) as caught:
+        Request(**prompt)
+    assert caught.value.field == field
+
+
+def test_a_mapping_nested_too_deep_for_json_is_refused():
+    schema: dict = {}
+    for _ in range(100_000):
+        schema = {"not": schema}
+    with pytest.raises(InvalidArgumentError, match="json_schema"):
+        Request("p", schema=schema)
+
+
+def test_a_misspelt_option_is_a_type_error():
+    with pytest.raises(TypeError, match="temprature"):
+        Request("p", temprature=1.0)
+    assert set(Options.__annotations__) >= set(ConstraintOptions.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        (Person, '{"name":"Ann","age":3}', Person(name="Ann", age=3)),
+        (list[Person], '[{"name":"Ann","age":3}]', [Person(name="Ann", age=3)]),
+        (TypeAdapter(Person | Point), '{"x":1,"y":2}', Point(1, 2)),
+        (Point, '{"x":1,"y":2}', Point(1, 2)),
+        (Colour, '"green"', Colour.GREEN),
+        (Person.model_json_schema(), '{"name":"Ann","age":3}', {"name": "Ann", "age": 3}),
+        (MappingProxyType({"type": "array", "items": MappingProxyType({})}), "[1]", [1]),
+        ('{"type": "integer"}', "12", 12),
+    ],
+)
+def test_a_schema_gives_json_schema_text_and_the_parser_of_its_type(schema, text, value):
+    request = Request("p", schema=schema)
+    json.loads(request.message.constraint.json_schema)
+    assert request.parser(text) == value
+
+
+def test_schema_texts():
+    assert json.loads(Request("p", schema=Person).message.constraint.json_schema) == Person.model_json_schema()
+    assert Request("p", schema="{not json").message.constraint.json_schema == "{not json"
+    assert Request("p", schema={"const": "é"}).message.constraint.json_schema == '{"const": "é"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "value"),
+    [
+        ({}, "abc", "abc"),
+        ({"regex": "a+"}, "aa", "aa"),
+        ({"choices": ["1"]}, "1", "1"),
+        ({"json_object": True}, "{}", {}),
+    ],
+)
+def test_the_parser_of_other_kinds(options, text, value):
+    assert Request("p", **options).parser(text) == value
+
+
+def test_a_compiled_constraint_sends_its_handle_and_keeps_its_parser():
+    request = Request("p", constraint=HANDLE)
+    assert request.message.constraint.compiled == "abc"
+    assert request.parser is HANDLE.parser
+
+
+def test_repr_shows_the_request():
+    assert "hello" in repr(Request("hello", max_tokens=3))
