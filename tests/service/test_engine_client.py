@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import psutil
 import pytest
@@ -212,7 +213,7 @@ def test_the_engine_dies_with_its_parent_even_in_the_middle_of_a_step(tmp_path, 
         """)
     )
     (tmp_path / "trie").write_bytes(pickle.dumps(trie))
-    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     parent = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "trie")], stdout=subprocess.PIPE, text=True, env=environment
     )

@@ -1,0 +1,92 @@
+"""The model's tokenizer, off the event loop.
+
+Invariant: no call holds the interpreter's lock for longer than it takes to copy its result. (The batch functions of
+`tokenizers` release it; `encode` and `decode` do not.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tokenizers import Tokenizer
+
+from decoding.errors import PreconditionError
+from engine.loading.files import ModelFiles
+from service.chat import ChatTemplate
+
+T = TypeVar("T")
+
+
+class PromptTokenizer:
+    """Text and chat messages to token ids and back. One thread works for all callers, in turn."""
+
+    def __init__(self, files: ModelFiles) -> None:
+        self._tokenizer = Tokenizer.from_file(str(files.tokenizer))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._bos = files.bos_token_id
+        self._template = (
+            ChatTemplate(files.chat_template, _special_tokens(files)) if files.chat_template is not None else None
+        )
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `encode_chat` works."""
+        return self._template is not None
+
+    async def encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
+        """Token ids; with ``add_special_tokens`` the ones that the tokenizer puts around a prompt are among them."""
+        return await self._run(lambda: self._encode(text, add_special_tokens=add_special_tokens))
+
+    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """Token ids of the prompt that the model's template makes of the messages.
+
+        Raises PreconditionError where the model has no template, InvalidRequestError where it refuses the messages.
+        """
+        template = self._template
+        if template is None:
+            raise PreconditionError("the model has no chat template; send the prompt as text")
+        # The template writes the special tokens itself.
+        return await self._run(lambda: self._encode(template.render(messages), add_special_tokens=False))
+
+    async def encode_words(self, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """The token sequences of each word as it stands and after a space, without repeats."""
+        spellings = [spelling for word in words for spelling in (word, f" {word}")]
+        encoded = await self._run(lambda: self._tokenizer.encode_batch_fast(spellings, add_special_tokens=False))
+        return tuple(dict.fromkeys(tuple(encoding.ids) for encoding in encoded))
+
+    async def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """The text that the tokenizer itself makes of the ids."""
+        (text,) = await self._run(
+            lambda: self._tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
+        )
+        return text
+
+    def close(self) -> None:
+        """Drop what has not begun."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids = tuple(encoding.ids)
+        # Some tokenizers are told to by tokenizer_config.json alone, which the tokenizers library does not read.
+        if add_special_tokens and self._bos is not None and ids[:1] != (self._bos,):
+            return (self._bos, *ids)
+        return ids
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _special_tokens(files: ModelFiles) -> dict[str, str]:
+    """The texts that tokenizer_config.json names, e.g. ``bos_token``."""
+    path = files.directory / "tokenizer_config.json"
+    options = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    named = {name: value for name, value in options.items() if name.endswith("_token")}
+    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
