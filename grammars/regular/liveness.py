@@ -7,6 +7,7 @@ raises instead of guessing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from grammars.regular import json_escapes
@@ -61,7 +62,7 @@ class Liveness:
             _, term = heappop(frontier)
             if terms.accepts(term):
                 return self._mark_path(term, parents)
-            for _, target in self._step(term):
+            for target in self._targets(term):
                 if target in parents:
                     continue
                 parents[target] = term
@@ -75,6 +76,15 @@ class Liveness:
                     heappush(frontier, (terms.shortest[target], target))
         self._known.update(dict.fromkeys(parents, False))
         return False
+
+    def _targets(self, term: int) -> Iterator[int]:
+        """The derivatives, with the members of a union in its place: one of them suffices."""
+        terms = self._terms
+        for _, target in self._step(term):
+            if terms.kind[target] == t.OR:
+                yield from terms.args[target]
+            else:
+                yield target
 
     def _mark_path(self, term: int, parents: dict[int, int]) -> bool:
         while term >= 0:
