@@ -29,6 +29,11 @@ class Limits:
     max_logit_bias: int
     max_bad_words: int
     max_concurrent_rpcs: int
+    max_pattern_bytes: int
+    max_choice_bytes: int
+    max_schema_depth: int
+    max_schema_nodes: int
+    compile_cpu_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

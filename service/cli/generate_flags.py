@@ -1,0 +1,138 @@
+"""Flags of `espalier generate`.
+
+Invariant: a flag's destination is the name of the client's option, so that what was given goes to the client as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from service.cli.connection_flags import add_connection_flags
+from service.client import Options, Whitespace
+
+EXIT_CODES = """exit codes:
+  0    the text is there, and complete where there is a constraint
+  1    the request failed; the server's message is on stderr
+  2    the command line could not be understood, or a file could not be read
+  3    the text was cut: it is a valid prefix of what the constraint asks for
+  130  interrupted; the request was cancelled on the server
+  141  whoever read the output went away
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = argparse.ArgumentParser(
+        prog="espalier generate",
+        description="Send one prompt to a server and print the text as it comes.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_prompt_flags(made)
+    _add_constraint_flags(made)
+    _add_sampling_flags(made)
+    _add_output_flags(made)
+    add_connection_flags(made)
+    return made
+
+
+def client_options(options: argparse.Namespace) -> Options:
+    """Those of the parsed flags that are options of the client."""
+    return cast("Options", {name: value for name, value in vars(options).items() if name in Options.__annotations__})
+
+
+def _add_prompt_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("prompt", "An argument, --file, or standard input; one trailing line break is cut.")
+    group.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt's text")
+    group.add_argument("--file", metavar="PATH", help="read the prompt from a file; - is standard input")
+    group.add_argument("--chat", dest="as_chat", action="store_true", help="send it as a chat message of the user")
+    group.add_argument("--system", metavar="TEXT", help="a system message before it; implies --chat")
+
+
+def _add_constraint_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("constraint")
+    kinds = group.add_mutually_exclusive_group()
+    kinds.add_argument("--schema", type=_schema, metavar="FILE|JSON", help="JSON text valid under this JSON Schema")
+    kinds.add_argument("--regex", metavar="PATTERN", help="text that matches this regular expression in full")
+    kinds.add_argument("--choices", type=_comma_separated, metavar="A,B,C", help="one of these texts")
+    kinds.add_argument("--choice", action="append", dest="choices", metavar="TEXT", help="one choice; repeatable")
+    kinds.add_argument("--json-object", action="store_true", help="any JSON object")
+    policies = [policy.value for policy in Whitespace]
+    group.add_argument("--whitespace", choices=policies, help="white space between JSON tokens; compact unless given")
+    group.add_argument(
+        "--best-effort", action="store_true", help="report schema keywords that are not enforced instead of failing"
+    )
+
+
+def _add_sampling_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("sampling", "Off, or the server's default, unless given.")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="most tokens to generate")
+    group.add_argument("--min-tokens", type=int, metavar="N", help="no end before this many tokens")
+    group.add_argument("--temperature", type=float, metavar="T", help="0 takes the most likely token")
+    group.add_argument("--top-k", type=int, metavar="K", help="keep the K most likely tokens")
+    group.add_argument("--top-p", type=float, metavar="P", help="keep the most likely tokens that reach probability P")
+    group.add_argument("--min-p", type=float, metavar="P", help="drop tokens below this share of the most likely one")
+    group.add_argument("--repetition-penalty", type=float, metavar="X", help="on tokens of prompt and output; 1 is off")
+    group.add_argument("--presence-penalty", type=float, metavar="X", help="on tokens of the output, once")
+    group.add_argument("--frequency-penalty", type=float, metavar="X", help="on tokens of the output, per occurrence")
+    group.add_argument(
+        "--logit-bias", type=_bias, action=_Biases, metavar="ID=BIAS", help="added to the token's logit; repeatable"
+    )
+    group.add_argument(
+        "--bad-word", action="append", dest="bad_words", metavar="TEXT", help="never generated; repeatable"
+    )
+    group.add_argument("--stop", action="append", metavar="TEXT", help="the text ends before it; repeatable")
+    group.add_argument("--seed", type=int, metavar="N", help="equal seeds give equal texts")
+    group.add_argument("--logprobs", type=int, metavar="K", help="with --json: log-probabilities, K most likely beside")
+    group.add_argument("--ignore-eos", action="store_true", default=None, help="never draw an end-of-sequence token")
+    group.add_argument("-n", type=int, metavar="N", help="number of samples")
+    group.add_argument("--priority", type=int, default=0, metavar="P", help="larger runs first; -100 to 100")
+    group.add_argument("--tenant", default="", metavar="NAME", help="shares cached prompts with this tenant only")
+    group.add_argument("--model", default="", metavar="NAME", help="the server's model unless given")
+
+
+def _add_output_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("output")
+    group.add_argument("--no-stream", action="store_true", help="print the text once it is whole")
+    group.add_argument("--json", action="store_true", dest="as_json", help="print one JSON object instead of the text")
+
+
+def _schema(value: str) -> str:
+    """JSON text as it is, or what a file holds; whether it is a JSON Schema is the server's to say."""
+    if value.lstrip().startswith("{"):
+        return value
+    try:
+        return Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"cannot read {value}: {error}") from error
+
+
+def _comma_separated(value: str) -> list[str]:
+    return value.split(",")
+
+
+def _bias(value: str) -> tuple[int, float]:
+    token, _, bias = value.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{value!r} is not ID=BIAS, e.g. 42=-5.5") from error
+
+
+class _Biases(argparse.Action):
+    """Collects ID=BIAS pairs in a dict."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002  (argparse's signature)
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,  # noqa: ARG002  (the same)
+    ) -> None:
+        assert isinstance(values, tuple)
+        token, bias = values
+        setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), token: bias})
