@@ -68,7 +68,7 @@ def write_tiny_model(directory: Path, seed: int, overrides: dict[str, Any]) -> N
             if parameter.dim() > 1:
                 torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5)
             else:
-                torch.nn.init.normal_(parameter, mean=1.0 if "norm" in name else 0.0, std=0.2)
+                torch.nn.init.normal_(parameter, mean=1.0 if name.endswith("weight") else 0.0, std=0.2)
     weights = {name: value for name, value in model.state_dict().items() if name not in model.all_tied_weights_keys}
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
 

@@ -12,12 +12,15 @@ from decoding.errors import ModelLoadError
 from engine.attention.factory import make_attention
 from engine.loading.checkpoint import Checkpoint, RandomTensors
 from engine.loading.files import ModelFiles
+from engine.loading.transformers_weights import load_transformers
 from engine.models.base import CausalModel
-from engine.models.config import ModelConfig, read_transformers_config
+from engine.models.config import NATIVE_MODEL_TYPES, ModelConfig, read_transformers_config
 from engine.models.llama import LlamaModel
 from engine.models.llama_weights import read_decoder_weights
+from engine.models.transformers_model import TransformersModel
+from engine.models.transformers_probe import probe
 
-IMPLEMENTATIONS = ("auto", "native")
+IMPLEMENTATIONS = ("auto", "native", "transformers")
 LOAD_FORMATS = ("auto", "dummy")
 
 
@@ -48,6 +51,9 @@ def load_model(
     _choose("load format", load_format, LOAD_FORMATS)
     backend = make_attention(attention, device)
     config = read_transformers_config(files.directory)
+    if implementation == "transformers" or (implementation == "auto" and config.model_type not in NATIVE_MODEL_TYPES):
+        model = load_transformers(files, config, dtype=dtype, device=device, load_format=load_format, seed=seed)
+        return TransformersModel(model, backend, probe(model, backend))
     native = ModelConfig.from_transformers(config)
     source = (
         RandomTensors(seed, dtype, device) if load_format == "dummy" else Checkpoint(files.directory, dtype, device)
