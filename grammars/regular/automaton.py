@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import terms as t
+from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
 from grammars.regular.expressions import Expression
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
@@ -46,6 +47,7 @@ class Automaton:
         self.table[DEAD] = DEAD
         self.num_states = 1
         self._lock = RLock()
+        self._completions = Completions(self.row, self.accepting, self._bound)
         self._meaning: list[int | Place] = [t.EMPTY]
         self._states: dict[int | Place, int] = {t.EMPTY: DEAD}
         try:
@@ -109,6 +111,23 @@ class Automaton:
     def matches(self, data: bytes) -> bool:
         """The bytes are a word."""
         return self.accepting(self.walk(data))
+
+    def distance(self, state: int) -> int:
+        """Bytes of the shortest completion of a state but DEAD. Raises GrammarStateError where that takes too much work."""
+        with self._lock:
+            return self._completions.distance(state)
+
+    def completion(self, state: int) -> bytes:
+        """A shortest completion of a state but DEAD. Raises GrammarStateError where that takes too much work."""
+        with self._lock:
+            return self._completions.completion(state)
+
+    def _bound(self, state: int) -> int:
+        meaning = self._meaning[state]
+        if isinstance(meaning, int):
+            return self._terms.shortest[meaning]
+        left, _, _, _, arcs = meaning
+        return left + min(self._terms.shortest[target] for _, target in arcs)
 
     def _build(self, state: int) -> None:
         self._terms.allowance = self.limits.row_work

@@ -241,7 +241,7 @@ class Terms:
                 has_empty = True
         kept = flat - weaker
         if has_empty or EPSILON in flat:
-            kept = {m for m in kept if self.longest[m]} or {EPSILON}
+            kept = {m for m in kept if self.longest[m] or self.kind[m] == TAG} or {EPSILON}
             if not has_empty:
                 kept.add(EPSILON)
         if searched:
