@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check serve bench proto clean
+.PHONY: help demo test check serve bench proto docs hooks clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Espalier needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "Installing into $(VENV); the first time this takes a few minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,dev]'
@@ -41,5 +43,11 @@ proto: $(STAMP) ## Generate the modules beside service/v1/*.proto
 		service/v1/*.proto
 	rm -f service/v1/common_pb2_grpc.py service/v1/common_pb2_grpc.pyi  # no services in it
 
+docs: $(STAMP) ## Write the flag tables of README.md from the parsers
+	$(BIN)/python -m tests.flag_tables
+
+hooks: $(STAMP) ## Check every commit before it is made
+	$(BIN)/pre-commit install
+
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
