@@ -30,7 +30,7 @@ def table(command: str) -> str:
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
             continue
-        meaning = parser._get_formatter()._expand_help(action)
+        meaning = parser._get_formatter()._expand_help(action).removesuffix(f" (default: {action.default})")
         rows.append(f"| {_escape(_syntax(action))} | {_escape(_default(action))} | {_escape(meaning)} |")
     return "\n".join(rows) + "\n"
 

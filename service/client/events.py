@@ -5,7 +5,7 @@ Invariant: an `Assembly` that has seen every event holds the same `Generation` a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
@@ -110,7 +110,7 @@ class Assembly(Generic[T]):
             request_id=self._started.request_id,
             model=self._started.model,
             samples=samples,
-            usage=total_usage(tuple(sample.usage for sample in samples)),
+            usage=total_usage([sample.usage for sample in samples]),
             seed=self._started.seed,
             unenforced=self._started.unenforced,
         )
@@ -161,12 +161,7 @@ class Assembly(Generic[T]):
         )
 
 
-def total_usage(usages: tuple[Usage, ...]) -> Usage:
-    """Sum over the samples of one request; what concerns their shared prompt counts once."""
-    once = {"prompt_tokens", "cached_tokens"}
-    return Usage(
-        **{
-            item.name: (max if item.name in once else sum)(getattr(usage, item.name) for usage in usages)
-            for item in fields(Usage)
-        }
-    )
+def total_usage(usages: Sequence[Usage]) -> Usage:
+    """Sum over the samples of one request; their shared prompt counts once, as the first of them met it."""
+    total = {item.name: sum(getattr(usage, item.name) for usage in usages) for item in fields(Usage)}
+    return Usage(**{**total, "prompt_tokens": usages[0].prompt_tokens, "cached_tokens": usages[0].cached_tokens})

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError, field_validator
 
+from service import answer as server_answer
 from service.client import (
     Completeness,
     FinishReason,
@@ -166,19 +167,13 @@ def test_one_tree():
     assert all(issubclass(kind, errors.EspalierClientError) for kind in concrete)
 
 
-usages = st.builds(
-    Usage, **{field.name: st.integers(0, 1000) for field in dataclasses.fields(Usage) if field.name != "prompt_tokens"}
-)
+usages = st.builds(Usage, **{field.name: st.integers(0, 1000) for field in dataclasses.fields(Usage)})
 
 
-@given(st.lists(usages, min_size=1, max_size=4), st.integers(0, 1000))
-def test_total_usage_counts_the_prompt_once(parts, prompt):
-    parts = tuple(dataclasses.replace(part, prompt_tokens=prompt) for part in parts)
-    total = total_usage(parts)
-    assert total.prompt_tokens == prompt
-    assert total.cached_tokens == max(part.cached_tokens for part in parts)
-    for name in ("completion_tokens", "drafted_tokens", "accepted_tokens", "forced_tokens", "preemptions"):
-        assert getattr(total, name) == sum(getattr(part, name) for part in parts)
+@given(st.lists(usages, min_size=1, max_size=4))
+def test_usage_of_a_stream_is_added_up_as_the_server_does_it(parts):
+    theirs = server_answer._sum([common_pb2.Usage(**dataclasses.asdict(part)) for part in parts])
+    assert total_usage(parts) == decode.usage(theirs)
 
 
 def events_of(message: generation_pb2.GenerateResponse, cuts: dict[int, list[int]]):
