@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.json import JSON
 from rich.panel import Panel
 from rich.table import Table
@@ -110,8 +110,9 @@ def _problem(scenario: Scenario, generation: Generation) -> str:
 def _panel(outcome: Outcome) -> Panel:
     text = outcome.generation.text
     valid = "[red]✗[/] " + outcome.problem if outcome.problem else f"[green]✓[/] {outcome.scenario.checked_by}"
+    answer = JSON(text) if outcome.scenario.schema is not None and not outcome.problem else Text(text)
     return Panel(
-        JSON(text) if outcome.scenario.schema is not None and not outcome.problem else Text(text),
+        Group(Text(outcome.scenario.prompt, style="dim"), "", answer),
         title=outcome.scenario.title,
         title_align="left",
         subtitle=f"{valid} · TTFT {_milliseconds(outcome)} ms · {outcome.timing.tokens_per_second:.1f} tokens/s",
