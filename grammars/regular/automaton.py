@@ -15,10 +15,10 @@ from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import terms as t
 from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
-from grammars.regular.expressions import Expression
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
 from grammars.regular.liveness import Liveness
-from grammars.regular.lowering import Lowering, check_size
+from grammars.regular.lowering import Lowering
+from grammars.regular.nodes import Expression
 from grammars.regular.utf8 import leads
 
 DEAD = 0
@@ -39,7 +39,6 @@ class Automaton:
 
     def __init__(self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> None:
         """Raises ConstraintError where the expression exceeds the limits."""
-        check_size(expression, limits.max_depth, limits.max_nodes)
         self.expression = expression
         self.limits = limits
         self.table: NDArray[np.int32] = np.full((16, 256), UNBUILT, np.int32)
@@ -51,19 +50,22 @@ class Automaton:
         self._meaning: list[int | Place] = [t.EMPTY]
         self._states: dict[int | Place, int] = {t.EMPTY: DEAD}
         try:
-            lowering = Lowering(expression)
+            lowering = Lowering(expression, limits)
             self._terms = lowering.terms
             self._derivatives = Derivatives(lowering.terms, lowering.machines)
             self._liveness = Liveness(self._derivatives)
             self._alphabet = lowering.terms.alphabet
             self._leads = leads(self._alphabet)
             self._beyond_ascii = self._alphabet.within(128, 0x10FFFF)
-            self._terms.allowance = limits.build_work
             self.start = self._state(lowering.start) if self._liveness.live(lowering.start) else DEAD
         except t.WorkExhaustedError:
             raise ConstraintError(
                 "expression", f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
+
+    def __reduce__(self) -> tuple[type[Automaton], tuple[Expression, RegularLimits]]:
+        """Pickle the language; states are built, and numbered, anew."""
+        return Automaton, (self.expression, self.limits)
 
     @property
     def is_empty(self) -> bool:

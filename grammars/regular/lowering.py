@@ -1,162 +1,167 @@
 """Expressions to terms.
 
-Invariant: every operand of a public operator but concatenation, union and repetition is a scope of its own, so that terms
-under AND, NOT, TAG and JSON reach out of themselves only inside a look-ahead.
+Invariant: the operands of intersections, complements, tags and JSON strings are closed, so that terms under AND, NOT, TAG and
+JSON reach out of themselves only inside a look-ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
 from decoding.errors import ConstraintError
-from grammars.regular import expressions as e
 from grammars.regular import json_escapes
+from grammars.regular import nodes as n
 from grammars.regular.alphabet import Alphabet
 from grammars.regular.charset import CharSet
 from grammars.regular.derivatives import leaf
+from grammars.regular.limits import RegularLimits
 from grammars.regular.machine import Machine
-from grammars.regular.terms import EPSILON, INFINITE, Terms
+from grammars.regular.terms import EMPTY, EPSILON, INFINITE, Terms
 from grammars.regular.words import WordList
 
 _WORDS_AS_LIST = 4
-
-
-def nodes(expression: e.Expression) -> list[e.Expression]:
-    """Every distinct node, operands before the nodes that use them."""
-    order: list[e.Expression] = []
-    seen: set[int] = set()
-    stack: list[tuple[e.Expression, bool]] = [(expression, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack += ((child, False) for child in children(node))
-    return order
-
-
-def children(node: e.Expression) -> tuple[e.Expression, ...]:
-    """The operands of a node."""
-    if isinstance(node, (e.Concat, e.Union, e.Intersection)):
-        return node.parts
-    body = getattr(node, "body", None)
-    return () if body is None else (body,)
+"""With more literal alternatives than this a union becomes a list of words."""
 
 
 class Lowering:
     """Lowers one expression into a new table of terms."""
 
-    def __init__(self, expression: e.Expression) -> None:
-        self._order = nodes(expression)
+    def __init__(self, expression: n.Expression, limits: RegularLimits) -> None:
+        """Raises ConstraintError where the expression is deeper or larger than the limits allow."""
+        _check_size(expression, limits)
+        order = n.walk(expression)
         self.machines: list[Machine] = []
         self._machine_of: dict[int, int] = {}
-        for node in self._order:
-            if isinstance(node, e.FromMachine):
-                self._add_machine(node, node.machine)
-            elif isinstance(node, e.Union):
-                literals = [part.text for part in node.parts if isinstance(part, e.Literal) and len(part.text) > 1]
-                if len(literals) > _WORDS_AS_LIST:
-                    self._add_machine(node, WordList(tuple(sorted(set(literals)))))
-        self.terms = Terms(Alphabet(self._classes()))
-        lowered: dict[int, int] = {}
-        for node in self._order:
-            lowered[id(node)] = self._lower(node, lowered)
-        self.start = self.terms.scope(lowered[id(expression)])
+        for node in order:
+            self._collect_machine(node)
+        self.terms = Terms(Alphabet(_classes(order, self.machines)))
+        self.terms.allowance = limits.build_work
+        self._lowered: dict[int, int] = {}
+        for node in order:
+            self._lowered[id(node)] = _LOWER[type(node)](self, node)
+        self.start = self.terms.scope(self._lowered[id(expression)])
 
-    def _add_machine(self, node: e.Expression, machine: Machine) -> None:
-        self._machine_of[id(node)] = len(self.machines)
-        self.machines.append(machine)
+    def _collect_machine(self, node: n.Expression) -> None:
+        machine: Machine | None = None
+        if isinstance(node, n.MachineLanguage):
+            machine = node.machine
+        elif isinstance(node, n.Union):
+            literals = {part.text for part in node.operands if _is_word(part)}
+            machine = WordList(tuple(sorted(literals))) if len(literals) > _WORDS_AS_LIST else None
+        if machine is not None:
+            self._machine_of[id(node)] = len(self.machines)
+            self.machines.append(machine)
 
-    def _classes(self) -> Iterable[CharSet]:
-        for machine in self.machines:
-            yield from machine.classes()
-        for node in self._order:
-            if isinstance(node, e.Chars):
-                yield node.charset
-            elif isinstance(node, e.Literal):
-                for character in set(node.text):
-                    yield CharSet.of(character)
-            elif isinstance(node, e.JsonString):
-                yield from json_escapes.CLASSES
+    def _operands(self, node: n.Expression) -> list[int]:
+        return [self._lowered[id(operand)] for operand in node.operands]
 
-    def _lower(self, node: e.Expression, lowered: dict[int, int]) -> int:
-        terms = self.terms
-        operands = [lowered[id(child)] for child in children(node)]
-        if isinstance(node, e.Chars):
-            return terms.chars(terms.alphabet.guard(node.charset))
-        if isinstance(node, e.Literal):
-            return self._literal(node.text)
-        if isinstance(node, e.FromMachine):
-            return self._machine(node)
-        if isinstance(node, e.Concat):
-            return self._concat(operands)
-        if isinstance(node, e.Union):
-            return self._union(node, operands)
-        if isinstance(node, e.Intersection):
-            return terms.intersection([terms.scope(m) for m in operands])
-        if isinstance(node, e.Repeat):
-            return terms.repeat(operands[0], node.least, INFINITE if node.most is None else node.most)
-        if isinstance(node, (e.LookAhead, e.LookBehind)):
-            return self._look(node, operands[0])
-        closed = terms.scope(operands[0])
-        if isinstance(node, e.Complement):
-            return terms.complement(closed)
-        if isinstance(node, e.Tagged):
-            return terms.tag(node.label, closed)
-        if isinstance(node, e.JsonString):
-            return self._json(node, closed)
-        assert isinstance(node, e.Scope)
-        return closed
+    def _body(self, node: n.Expression) -> int:
+        return self._lowered[id(node.operands[0])]
 
-    def _literal(self, text: str) -> int:
+    def _closed(self, node: n.Expression) -> int:
+        return self.terms.scope(self._body(node))
+
+    def _chars(self, node: n.Chars) -> int:
+        return self.terms.chars(self.terms.alphabet.guard(node.charset))
+
+    def _text(self, node: n.Text) -> int:
         terms = self.terms
         term = EPSILON
-        for character in reversed(text):
+        for character in reversed(node.text):
             term = terms.cat(terms.chars(terms.alphabet.guard(CharSet.of(character))), term)
         return term
 
-    def _machine(self, node: e.Expression) -> int:
+    def _machine(self, node: n.Expression) -> int:
         index = self._machine_of[id(node)]
         machine = self.machines[index]
         start = machine.start()
-        return self.terms.chars(0) if start is None else leaf(self.terms, machine, index, start)
+        return EMPTY if start is None else leaf(self.terms, machine, index, start)
 
-    def _concat(self, operands: list[int]) -> int:
+    def _concat(self, node: n.Concat) -> int:
         term = EPSILON
-        for operand in reversed(operands):
+        for operand in reversed(self._operands(node)):
             term = self.terms.cat(operand, term)
         return term
 
-    def _union(self, node: e.Union, operands: list[int]) -> int:
+    def _union(self, node: n.Union) -> int:
         if id(node) not in self._machine_of:
-            return self.terms.union(operands)
-        others = [
-            term
-            for part, term in zip(node.parts, operands, strict=True)
-            if not (isinstance(part, e.Literal) and len(part.text) > 1)
-        ]
+            return self.terms.union(self._operands(node))
+        others = [self._lowered[id(part)] for part in node.operands if not _is_word(part)]
         return self.terms.union([*others, self._machine(node)])
 
-    def _look(self, node: e.LookAhead | e.LookBehind, body: int) -> int:
-        terms = self.terms
-        ahead = isinstance(node, e.LookAhead)
-        language = terms.cat(body, terms.any_text) if ahead else terms.scope(terms.cat(terms.any_text, body))
-        if node.negative:
-            language = terms.complement(language)
-        return terms.ahead(language) if ahead else terms.behind(language)
+    def _intersection(self, node: n.Intersection) -> int:
+        return self.terms.intersection([self.terms.scope(operand) for operand in self._operands(node)])
 
-    def _json(self, node: e.JsonString, text: int) -> int:
+    def _complement(self, node: n.Complement) -> int:
+        return self.terms.complement(self._closed(node))
+
+    def _repeat(self, node: n.Repeat) -> int:
+        return self.terms.repeat(self._body(node), node.least, INFINITE if node.most is None else node.most)
+
+    def _look_ahead(self, node: n.LookAhead) -> int:
+        terms = self.terms
+        language = terms.cat(self._body(node), terms.any_text)
+        return terms.ahead(terms.complement(language) if node.negative else language)
+
+    def _look_behind(self, node: n.LookBehind) -> int:
+        terms = self.terms
+        language = terms.scope(terms.cat(terms.any_text, self._body(node)))
+        return terms.behind(terms.complement(language) if node.negative else language)
+
+    def _json_string(self, node: n.JsonString) -> int:
         terms = self.terms
         spelling = json_escapes.CANONICAL if node.escapes == "canonical" else json_escapes.ANY_SPELLING
         quote = terms.chars(terms.alphabet.guard(CharSet.of('"')))
-        return terms.cat(quote, json_escapes.body(terms, spelling, text))
+        return terms.cat(quote, json_escapes.body(terms, spelling, self._closed(node)))
+
+    def _tagged(self, node: n.Tagged) -> int:
+        return self.terms.tag(node.label, self._closed(node))
 
 
-def check_size(expression: e.Expression, max_depth: int, max_nodes: int) -> None:
-    """Raise ConstraintError where an expression is deeper or larger than allowed."""
-    if expression.depth > max_depth:
-        raise ConstraintError("expression", f"{expression.depth} levels of operators; at most {max_depth} are allowed")
-    if expression.size > max_nodes:
-        raise ConstraintError("expression", f"{expression.size} operators and leaves; at most {max_nodes} are allowed")
+_LOWER: dict[type[n.Expression], Callable[..., int]] = {
+    n.Chars: Lowering._chars,
+    n.Text: Lowering._text,
+    n.MachineLanguage: Lowering._machine,
+    n.Concat: Lowering._concat,
+    n.Union: Lowering._union,
+    n.Intersection: Lowering._intersection,
+    n.Complement: Lowering._complement,
+    n.Repeat: Lowering._repeat,
+    n.LookAhead: Lowering._look_ahead,
+    n.LookBehind: Lowering._look_behind,
+    n.Scope: Lowering._closed,
+    n.JsonString: Lowering._json_string,
+    n.Tagged: Lowering._tagged,
+}
+
+
+def _classes(order: list[n.Expression], machines: list[Machine]) -> Iterable[CharSet]:
+    """Every set of characters that the terms will mention."""
+    for machine in machines:
+        yield from machine.classes()
+    texts = set()
+    for node in order:
+        if isinstance(node, n.Chars):
+            yield node.charset
+        elif isinstance(node, n.Text):
+            texts.update(node.text)
+        elif isinstance(node, n.JsonString):
+            yield from json_escapes.CLASSES
+    for character in texts:
+        yield CharSet.of(character)
+
+
+def _is_word(node: n.Expression) -> TypeGuard[n.Text]:
+    return isinstance(node, n.Text) and len(node.text) > 1
+
+
+def _check_size(expression: n.Expression, limits: RegularLimits) -> None:
+    if expression.depth > limits.max_depth:
+        raise ConstraintError(
+            "expression", f"{expression.depth} levels of operators; at most {limits.max_depth} are allowed"
+        )
+    if expression.size > limits.max_nodes:
+        raise ConstraintError(
+            "expression", f"{expression.size} operators and leaves; at most {limits.max_nodes} are allowed"
+        )

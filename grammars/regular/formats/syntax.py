@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from grammars.regular.expressions import Expression, chars, concat, intersection, literal, optional, star, union
 from grammars.regular.charset import ANY, CharSet
+from grammars.regular.expressions import Expression, chars, concat, literal, optional, star, union
 from grammars.regular.regex.compile import compile_regex
 
 _LEVELS: Final = 3
@@ -43,7 +43,9 @@ def _anchor() -> Expression:
 
 def _class(escape: Expression) -> Expression:
     member = union(chars(ANY - CharSet.of("^\\[]-&~|")), escape)
-    return concat(literal("["), optional(literal("^")), union(member, _ranges()), star(union(member, _ranges())), literal("]"))
+    return concat(
+        literal("["), optional(literal("^")), union(member, _ranges()), star(union(member, _ranges())), literal("]")
+    )
 
 
 def _ranges() -> Expression:

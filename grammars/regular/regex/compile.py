@@ -10,7 +10,7 @@ from typing import Literal
 from decoding.errors import ConstraintError
 from grammars.regular import expressions as e
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
-from grammars.regular.lowering import nodes
+from grammars.regular.nodes import Concat, LookAhead, LookBehind, Union, walk
 from grammars.regular.regex import assertions
 from grammars.regular.regex.dialect import Flags
 from grammars.regular.regex.ecma_dialect import ECMA
@@ -45,7 +45,9 @@ def compile_regex(
         raise ConstraintError(field, f"{len(pattern)} characters; at most {limits.max_pattern_chars} are allowed")
     unknown = set(flags) - set(chosen.letters)
     if unknown:
-        raise ConstraintError(field, f"unknown flags {''.join(sorted(unknown))!r}; {chosen.name} has {chosen.letters!r}")
+        raise ConstraintError(
+            field, f"unknown flags {''.join(sorted(unknown))!r}; {chosen.name} has {chosen.letters!r}"
+        )
     if any("\ud800" <= character <= "\udfff" for character in pattern):
         raise ConstraintError(field, "half a surrogate pair in the pattern; give Unicode scalar values")
     parsed = Parser(Source(pattern, field), chosen, Flags().changed(on=flags), limits).parse()
@@ -72,12 +74,12 @@ def _anywhere(parsed: e.Expression, ends: Ends) -> e.Expression:
 
 
 def _branches(parsed: e.Expression) -> tuple[e.Expression, ...]:
-    return parsed.parts if isinstance(parsed, e.Union) else (parsed,)
+    return parsed.operands if isinstance(parsed, Union) else (parsed,)
 
 
 def _trimmed(branch: e.Expression, ends: Ends) -> tuple[bool, e.Expression, bool]:
     """A branch without the anchors at its ends, and whether there were any."""
-    parts = list(branch.parts) if isinstance(branch, e.Concat) else [branch]
+    parts = list(branch.operands) if isinstance(branch, Concat) else [branch]
     at_start = at_end = False
     while parts and parts[0] is assertions.START:
         at_start = True
@@ -89,4 +91,4 @@ def _trimmed(branch: e.Expression, ends: Ends) -> tuple[bool, e.Expression, bool
 
 
 def _looks_around(expression: e.Expression) -> bool:
-    return any(isinstance(node, (e.LookAhead, e.LookBehind)) for node in nodes(expression))
+    return any(isinstance(node, (LookAhead, LookBehind)) for node in walk(expression))

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from grammars.regular import expressions as e
-from grammars.regular.charset import ANY, NONE, CharSet
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.limits import RegularLimits
+from grammars.regular.nodes import Chars, Text
 from grammars.regular.regex import assertions
 from grammars.regular.regex.dialect import Dialect, Flags
 from grammars.regular.regex.source import DIGITS, Source
@@ -66,7 +67,7 @@ class Parser:
             self._quantify(character)
         else:
             atom = self._atom(character)
-            self._add(atom, repeatable=isinstance(atom, (e.Literal, e.Chars)))
+            self._add(atom, repeatable=isinstance(atom, (Text, Chars)))
 
     def _atom(self, character: str) -> e.Expression:
         flags = self._flags
@@ -238,7 +239,7 @@ def _sequence(items: list[e.Expression]) -> e.Expression:
     joined: list[e.Expression] = []
     run: list[str] = []
     for item in items:
-        if isinstance(item, e.Literal):
+        if isinstance(item, Text):
             run.append(item.text)
             continue
         if run:
