@@ -209,9 +209,7 @@ class AsyncStream(Generic[ParsedT_co]):
         """The whole answer, after the events that are still to come; CallCancelledError where `close()` cut it."""
         async for _ in self:
             pass
-        if self._closed and not self._assembly.complete:
-            raise CallCancelledError("the stream was closed before its end")
-        return self._assembly.generation()
+        return self._assembly.generation(closed=self._closed)
 
 
 def task_is_cancelled() -> bool:

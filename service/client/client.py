@@ -215,6 +215,4 @@ class Stream(Generic[ParsedT_co]):
         """The whole answer, after the events that are still to come; CallCancelledError where `close()` cut it."""
         for _ in self:
             pass
-        if self._closed and not self._assembly.complete:
-            raise CallCancelledError("the stream was closed before its end")
-        return self._assembly.generation()
+        return self._assembly.generation(closed=self._closed)

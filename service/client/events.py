@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from service.client import decode
-from service.client.errors import EspalierClientError, InternalError
+from service.client.errors import CallCancelledError, EspalierClientError, InternalError
 from service.client.results import (
     Completeness,
     FinishReason,
@@ -96,14 +96,17 @@ class Assembly(Generic[T]):
         """Whether every sample is finished."""
         return self._started is not None and len(self._finished) == self._num_samples
 
-    def generation(self) -> Generation[T]:
+    def generation(self, *, closed: bool = False) -> Generation[T]:
         """The whole answer.
 
-        Raises the error that ended the stream; InternalError where it ended well although events are missing.
+        Raises the error that ended the stream. Where events are missing although none did: CallCancelledError if the
+        stream was `closed` before its end, else InternalError.
         """
         if self._failure is not None:
             raise self._failure
         if self._started is None or not self.complete:
+            if closed:
+                raise CallCancelledError("the stream was closed before its end")
             raise InternalError("the stream ended before every sample was finished")
         samples = tuple(self._sample(self._finished[index]) for index in sorted(self._finished))
         return Generation(

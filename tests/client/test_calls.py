@@ -410,11 +410,11 @@ def test_an_error_in_mid_stream_keeps_what_came_before(server, client):
         context.abort_with_status(rpc_status.to_status(server_status.to_status(server_errors.UnavailableError("dead"))))
 
     server.play("GenerateStream", answer)
-    stream = client.stream("p")
-    events = iter(stream)
-    assert [next(events).text, next(events).text] == ["", "par"]
-    with pytest.raises(UnavailableError, match="dead"):
-        next(events)
+    with client.stream("p") as stream:
+        events = iter(stream)
+        assert [next(events).text, next(events).text] == ["", "par"]
+        with pytest.raises(UnavailableError, match="dead"):
+            next(events)
     with pytest.raises(UnavailableError, match="dead"):
         stream.result()
 
