@@ -59,16 +59,15 @@ class ReferencePlan:
             self._masks[key] = mask.reshape(num_sequences, 1, num_queries * per_kv, num_keys)
         return self._masks[key]
 
-    def chunk_mask(self, window: int | None, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    def chunk_mask(self, tile: int, window: int | None, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Additive mask [tile, width]; its last r rows and k columns mask r queries that are the last of k keys.
 
             row i, column j       visible iff  0 <= (width - tile + i) - j < window
 
         Only the distance between query and key matters, so that one matrix serves every tile of every chunk.
         """
-        key = (window, dtype)
+        key = (tile, window, dtype)
         if key not in self._masks:
-            tile = min(_TILE, max(16, _TILE_ELEMENTS // self._longest), self._longest)
             width = self._longest if window is None else min(self._longest, tile - 1 + window)
             rows = torch.arange(width - tile, width, device=device)[:, None]
             distance = rows - torch.arange(width, device=device)
@@ -162,21 +161,24 @@ def _attend_chunk(plan: ReferencePlan, chunk: Chunk, call: _Call) -> torch.Tenso
     k_GHKD = plan.gather("keys", call.keys, chunk.slots_K).transpose(0, 1).expand(per_kv, -1, -1, -1)
     v_GHKD = plan.gather("values", call.values, chunk.slots_K).transpose(0, 1).expand(per_kv, -1, -1, -1)
 
-    if count == num_keys and call.window is None and call.softcap is None:
+    # What the window and the tile are depends on this chunk alone, as do the bits of its output.
+    window = None if call.window is None or call.window >= num_keys else call.window
+    if count == num_keys and window is None and call.softcap is None:
         out = functional.scaled_dot_product_attention(q_GHTD, k_GHKD, v_GHKD, is_causal=True, scale=call.scale)
         return out.permute(2, 1, 0, 3).reshape(count, num_heads, -1)
 
-    mask = plan.chunk_mask(call.window, call.q_THD.dtype, call.q_THD.device)
+    tile = min(_TILE, max(16, _TILE_ELEMENTS // num_keys), count)
+    mask = plan.chunk_mask(tile, window, call.q_THD.dtype, call.q_THD.device)
     outputs = []
-    for start in range(0, count, len(mask)):
-        stop = min(start + len(mask), count)
+    for start in range(0, count, tile):
+        stop = min(start + tile, count)
         last = num_keys - count + stop
-        first = 0 if call.window is None else max(0, last - (stop - start) - call.window + 1)
+        first = 0 if window is None else max(0, last - (stop - start) - window + 1)
         out = _softmax_attention(
             q_GHTD[:, :, start:stop],
             k_GHKD[:, :, first:last],
             v_GHKD[:, :, first:last],
-            mask=mask[len(mask) - (stop - start) :, mask.shape[1] - (last - first) :],
+            mask=mask[tile - (stop - start) :, mask.shape[1] - (last - first) :],
             call=call,
         )
         outputs.append(out.permute(2, 1, 0, 3).reshape(stop - start, num_heads, -1))

@@ -120,7 +120,7 @@ def _shards(directory: Path) -> list[Path]:
         )
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelLoadError(f"{index} cannot be read ({error}); fetch it again") from error
     return [directory / name for name in sorted(names)]
 

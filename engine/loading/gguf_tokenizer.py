@@ -20,6 +20,11 @@ _GPT2_SPLIT = frozenset({"gpt-2", "phi-2", "olmo", "mpt", "jais"})
 _DIGITS_THEN_GPT2_SPLIT = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"})
 """Names by which llama.cpp (src/llama-vocab.cpp) asks for GPT-2's split, with digits cut one by one before or not."""
 
+_UNUSED = 5
+"""Token type of the GGUF specification."""
+
+_MEND = "use the model's original Hugging Face directory"
+
 
 def write_tokenizer(gguf: Path, metadata: Mapping[str, Any], directory: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json and, where the file has one, chat_template.jinja."""
@@ -28,9 +33,11 @@ def write_tokenizer(gguf: Path, metadata: Mapping[str, Any], directory: Path) ->
     except (ValueError, KeyError, TypeError) as error:
         raise ModelLoadError(f"the tokenizer of {gguf} cannot be rebuilt ({error}); {_MEND}") from error
     _set_split(tokenizer, metadata.get("tokenizer.ggml.pre", "default"))
-    tokenizer.save(str(directory / "tokenizer.json"))
-
     tokens = metadata["tokenizer.ggml.tokens"]
+    kinds = metadata.get("tokenizer.ggml.token_type", ())
+    padding = {token for token, kind in zip(tokens, kinds, strict=False) if kind == _UNUSED}
+    (directory / "tokenizer.json").write_text(_without(tokenizer, padding), encoding="utf-8")
+
     sentencepiece = metadata.get("tokenizer.ggml.model") == "llama"
     options: dict[str, Any] = {"add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", sentencepiece))}
     for kind in ("bos", "eos"):
@@ -42,7 +49,12 @@ def write_tokenizer(gguf: Path, metadata: Mapping[str, Any], directory: Path) ->
         (directory / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
-_MEND = "use the model's original Hugging Face directory"
+def _without(tokenizer: Tokenizer, padding: set[str]) -> str:
+    """tokenizer.json without the names that llama.cpp gives to the padded tail of the vocabulary: they are no text."""
+    content = json.loads(tokenizer.to_str())
+    if padding:
+        content["model"]["vocab"] = {t: index for t, index in content["model"]["vocab"].items() if t not in padding}
+    return json.dumps(content, ensure_ascii=False)
 
 
 def _set_split(tokenizer: Tokenizer, pre: str) -> None:

@@ -55,11 +55,12 @@ def _read(files: ModelFiles, dtype: torch.dtype) -> Any:
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below, with the names
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelLoadError(f"the weights in {files.directory} cannot be loaded: {error}") from error
-    for kind in ("missing", "unexpected"):
-        if names := sorted(report[f"{kind}_keys"]):
+    for kind in ("missing", "unexpected", "mismatched"):
+        if names := sorted(str(key) for key in report[f"{kind}_keys"]):
             raise ModelLoadError(
                 f"{files.directory}: {kind} tensors: {', '.join(names[:5])}; does config.json belong to the weights?"
             )

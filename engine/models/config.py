@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PretrainedConfig
 from transformers.activations import ACT2FN
 
@@ -105,11 +106,17 @@ class ModelConfig:
 
 
 def read_transformers_config(directory: Path) -> PretrainedConfig:
-    """config.json as transformers reads it; raises ModelLoadError where it is missing, broken or of an unknown type."""
+    """config.json as transformers reads it.
+
+    Raises ModelLoadError where it is missing, broken or of an unknown type, or says that the weights are quantised.
+    """
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:
         raise ModelLoadError(f"{directory / 'config.json'} cannot be read: {error}") from error
+    if quantisation := getattr(config, "quantization_config", None):
+        method = quantisation.get("quant_method") if isinstance(quantisation, dict) else quantisation
+        raise ModelLoadError(f"the weights in {directory} are quantised by {method!r}; use the unquantised checkpoint")
     return config
 
 

@@ -105,7 +105,7 @@ def load_both(directory: Path, implementation: str, dtype: torch.dtype = torch.f
     model = load_model(files, dtype=dtype, device=torch.device("cpu"), implementation=implementation)
     assert isinstance(model, LlamaModel if implementation == "native" else TransformersModel)
     plain = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager")
-    return model, plain.eval().requires_grad_(False)
+    return model, plain.eval().requires_grad_(requires_grad=False)
 
 
 def plain_logits(plain: Any, tokens: list[int]) -> torch.Tensor:
