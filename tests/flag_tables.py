@@ -25,7 +25,7 @@ def with_tables(text: str) -> str:
 
 def table(command: str) -> str:
     """Markdown rows of one command: flag, default, meaning."""
-    parser: argparse.ArgumentParser = importlib.import_module(f"service.cli.{command}").parser()
+    parser: argparse.ArgumentParser = importlib.import_module(f"service.cli.{command}").make_parser()
     rows = ["| flag | default | meaning |", "|---|---|---|"]
     for action in parser._actions:
         if isinstance(action, argparse._HelpAction):
@@ -43,8 +43,9 @@ def _syntax(action: argparse.Action) -> str:
 
 
 def _default(action: argparse.Action) -> str:
-    absent = action.default is None or action.default in (False, "", [])
-    return "" if absent else f"`{action.default}`"
+    if isinstance(action, argparse.BooleanOptionalAction):
+        return "on" if action.default else "off"
+    return "" if action.default is False or action.default in (None, "", []) else f"`{action.default}`"
 
 
 def _escape(cell: str) -> str:

@@ -35,7 +35,7 @@ class Outcome:
     problem: str
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = argparse.ArgumentParser(
         prog="espalier demo",
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code is an ExitCode."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: the server is stopped on the way out
     return finish(lambda: _run(options))
 

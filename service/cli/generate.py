@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.cli.generate_flags import client_options, parser
+from service.cli.generate_flags import client_options, make_parser
 from service.cli.outcome import ExitCode, finish, say
 from service.cli.stopwatch import Stopwatch, Timing
 from service.client import ChatMessage, Client, Completeness, FinishReason, Generation, Sample
@@ -24,7 +24,7 @@ FAILED = (FinishReason.NO_LEGAL_TOKEN, FinishReason.ERROR, FinishReason.CANCELLE
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code is an ExitCode."""
-    made = parser()
+    made = make_parser()
     options = made.parse_args(argv)
     try:
         prompt = _prompt(options)

@@ -23,7 +23,7 @@ EXIT_CODES = """exit codes:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = argparse.ArgumentParser(
         prog="espalier generate",

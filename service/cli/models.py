@@ -15,7 +15,7 @@ from service.cli.outcome import ExitCode, finish
 from service.client import Client, Model
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = argparse.ArgumentParser(prog="espalier models", description="Show what a server serves, and its limits.")
     made.add_argument("--json", action="store_true", dest="as_json", help="print a JSON array instead of a table")
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code is an ExitCode."""
-    options = parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     return finish(lambda: _run(options))
 
 
