@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.errors import ConstraintError, GrammarStateError
-from grammars.regular import terms as t
+from grammars.regular import kinds as k
 from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
 from grammars.regular.liveness import Liveness
 from grammars.regular.lowering import Lowering
 from grammars.regular.nodes import Expression
+from grammars.regular.terms import WorkExhaustedError
 from grammars.regular.utf8 import leads
 
 DEAD = 0
@@ -47,8 +48,8 @@ class Automaton:
         self.num_states = 1
         self._lock = RLock()
         self._completions = Completions(self.row, self.accepting, self._bound)
-        self._meaning: list[int | Place] = [t.EMPTY]
-        self._states: dict[int | Place, int] = {t.EMPTY: DEAD}
+        self._meaning: list[int | Place] = [k.EMPTY]
+        self._states: dict[int | Place, int] = {k.EMPTY: DEAD}
         try:
             lowering = Lowering(expression, limits)
             self._terms = lowering.terms
@@ -58,7 +59,7 @@ class Automaton:
             self._leads = leads(self._alphabet)
             self._beyond_ascii = self._alphabet.within(128, 0x10FFFF)
             self.start = self._state(lowering.start) if self._liveness.live(lowering.start) else DEAD
-        except t.WorkExhaustedError:
+        except WorkExhaustedError:
             raise ConstraintError(
                 "expression", f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
@@ -82,8 +83,8 @@ class Automaton:
         if not isinstance(meaning, int):
             return ()
         terms = self._terms
-        members = terms.args[meaning] if terms.kind[meaning] == t.OR else (meaning,)
-        return tuple(sorted(terms.args[m][0] for m in members if terms.kind[m] == t.TAG and terms.accepts(m)))
+        members = terms.args[meaning] if terms.kind[meaning] == k.OR else (meaning,)
+        return tuple(sorted(terms.args[m][0] for m in members if terms.kind[m] == k.TAG and terms.accepts(m)))
 
     def row(self, state: int) -> NDArray[np.int32]:
         """The successors of a state, int32 [256]; DEAD where no word goes on with that byte. Do not write to it.
@@ -140,7 +141,7 @@ class Automaton:
                 self._fill_between(row, meaning)
             else:
                 self._fill_inside(row, meaning)
-        except t.WorkExhaustedError:
+        except WorkExhaustedError:
             raise GrammarStateError(
                 f"one step of a regular expression took more than {self.limits.row_work} steps of work; simplify it"
             ) from None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from grammars.regular import terms as t
+from grammars.regular import kinds as k
 from grammars.regular.json_escapes import JsonEscapes
+from grammars.regular.kinds import EMPTY, EPSILON, INFINITE
 from grammars.regular.machine import Machine
-from grammars.regular.terms import EMPTY, EPSILON, INFINITE, Terms
+from grammars.regular.terms import Terms
 
 Arcs = tuple[tuple[int, int], ...]
 
@@ -27,17 +28,17 @@ class Derivatives:
         self._steps: dict[int, Arcs] = {}
         self._behinds: dict[int, frozenset[int]] = {}
         self._json = JsonEscapes(terms, self.step)
-        self._by_kind: list[Callable[[int], Arcs]] = [self._none] * t.KINDS
-        self._by_kind[t.CHARS] = self._chars
-        self._by_kind[t.CAT] = self._cat
-        self._by_kind[t.OR] = self._or
-        self._by_kind[t.AND] = self._and
-        self._by_kind[t.NOT] = self._not
-        self._by_kind[t.REP] = self._repeat
-        self._by_kind[t.SCOPE] = self._scope
-        self._by_kind[t.TAG] = self._tag
-        self._by_kind[t.LEAF] = self._leaf
-        self._by_kind[t.JSON] = self._json.arcs
+        self._by_kind: list[Callable[[int], Arcs]] = [self._none] * k.KINDS
+        self._by_kind[k.CHARS] = self._chars
+        self._by_kind[k.CAT] = self._cat
+        self._by_kind[k.OR] = self._or
+        self._by_kind[k.AND] = self._and
+        self._by_kind[k.NOT] = self._not
+        self._by_kind[k.REP] = self._repeat
+        self._by_kind[k.SCOPE] = self._scope
+        self._by_kind[k.TAG] = self._tag
+        self._by_kind[k.LEAF] = self._leaf
+        self._by_kind[k.JSON] = self._json.arcs
 
     def step(self, term: int) -> Arcs:
         """The arcs of a language of whole texts, AHEAD and BEHIND in it confined to it."""
@@ -66,13 +67,13 @@ class Derivatives:
         """Union over the prefixes of the list that can be skipped."""
         terms = self.terms
         alternatives: list[Iterable[tuple[int, int]]] = []
-        while terms.kind[term] == t.CAT:
+        while terms.kind[term] == k.CAT:
             head, tail = terms.args[term]
             kind, skip = terms.kind[head], terms.nullable[head]
-            if kind == t.AHEAD:
+            if kind == k.AHEAD:
                 alternatives.append(self._ahead(terms.args[head][0], self.arcs(tail)))
                 break
-            if kind != t.BEHIND:
+            if kind != k.BEHIND:
                 alternatives.append([(guard, terms.cat(target, tail)) for guard, target in self.arcs(head)])
                 if skip == EMPTY:
                     break
@@ -121,7 +122,7 @@ class Derivatives:
 
     def _united(self, parts: list[tuple[int, list[int]]]) -> Arcs:
         guards: dict[int, int] = {}
-        self.terms.allowance -= len(parts)
+        self.terms.spend(len(parts))
         for guard, targets in parts:
             target = targets[0] if len(targets) == 1 else self.terms.union(targets)
             guards[target] = guards.get(target, 0) | guard
@@ -165,11 +166,11 @@ class Derivatives:
         """The arcs where a zero-width condition holds."""
         terms = self.terms
         kind, args = terms.kind[condition], terms.args[condition]
-        if kind == t.OR:
+        if kind == k.OR:
             return [arc for m in args for arc in self._under(m, arcs)]
-        if kind == t.CAT:
+        if kind == k.CAT:
             return self._under(args[0], tuple(self._under(args[1], arcs)))
-        if kind == t.BEHIND:
+        if kind == k.BEHIND:
             return list(arcs) if terms.accepts(condition) else []
         return self._ahead(args[0], arcs)
 
@@ -199,19 +200,19 @@ class Derivatives:
             kind, args = terms.kind[term], terms.args[term]
             if not terms.open[term]:
                 found = frozenset()
-            elif kind == t.BEHIND:
+            elif kind == k.BEHIND:
                 found = frozenset([term])
-            elif kind == t.CAT:
+            elif kind == k.CAT:
                 found = self._behinds_of_list(term)
             else:
-                found = frozenset().union(*map(self.behinds, args[:1] if kind == t.REP else args))
+                found = frozenset().union(*map(self.behinds, args[:1] if kind == k.REP else args))
             self._behinds[term] = found
         return found
 
     def _behinds_of_list(self, term: int) -> frozenset[int]:
         terms = self.terms
         found: frozenset[int] = frozenset()
-        while terms.kind[term] == t.CAT:
+        while terms.kind[term] == k.CAT:
             head, term = terms.args[term]
             found |= self.behinds(head)
         return found | self.behinds(term)
@@ -241,23 +242,23 @@ class Derivatives:
         if not self.behinds(term):
             return term
         kind, args = terms.kind[term], terms.args[term]
-        if kind == t.CAT:
+        if kind == k.CAT:
             heads = []
-            while terms.kind[term] == t.CAT:
+            while terms.kind[term] == k.CAT:
                 head, term = terms.args[term]
                 heads.append(self._rename(head, renamed))
             term = self._rename(term, renamed)
             for head in reversed(heads):
                 term = terms.cat(head, term)
             return term
-        if kind == t.REP:
+        if kind == k.REP:
             return terms.repeat(self._rename(args[0], renamed), args[1], args[2])
         inner = [self._rename(m, renamed) for m in args]
-        if kind == t.OR:
+        if kind == k.OR:
             return terms.union(inner)
-        if kind == t.AND:
+        if kind == k.AND:
             return terms.intersection(inner)
-        return terms.complement(inner[0]) if kind == t.NOT else terms.ahead(inner[0])
+        return terms.complement(inner[0]) if kind == k.NOT else terms.ahead(inner[0])
 
 
 def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:
@@ -265,7 +266,7 @@ def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:
     accepts = machine.accepts(state)
     if accepts and next(iter(machine.arcs(state)), None) is None:
         return EPSILON
-    return terms.leaf(index, state, accepts, machine.shortest(state))
+    return terms.leaf(index, state, accepts=accepts, shortest=machine.shortest(state))
 
 
 def _split(parts: list[tuple[int, list[int]]], guard: int, target: int) -> list[tuple[int, list[int]]]:

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from grammars.regular.charset import ANY, CharSet
-from grammars.regular.terms import EPSILON, Terms
+from grammars.regular.kinds import EPSILON
+from grammars.regular.terms import Terms
 
 Arcs = tuple[tuple[int, int], ...]
 Digit = tuple[CharSet, int]
@@ -85,7 +86,7 @@ _BLOCK: Final = {
 
 def body(terms: Terms, spelling: int, text: int) -> int:
     """The term between two characters; the closing quote is still to come."""
-    return terms.json((BODY, spelling, text), terms.shortest[text] + 1, terms.sure[text])
+    return terms.json((BODY, spelling, text), shortest=terms.shortest[text] + 1, sure=terms.sure[text])
 
 
 class JsonEscapes:
@@ -116,7 +117,7 @@ class JsonEscapes:
         if self._terms.accepts(text):
             out.append((guard(_QUOTE), EPSILON))
         if spelling == ANY_SPELLING or any(g & ~raw for g, _ in arcs):
-            out.append((guard(_BACKSLASH), self._terms.json((ESCAPE, spelling, text), 2, False)))
+            out.append((guard(_BACKSLASH), self._terms.json((ESCAPE, spelling, text), shortest=2, sure=False)))
         return tuple(out)
 
     def _escape(self, spelling: int, text: int) -> Arcs:
@@ -132,7 +133,7 @@ class JsonEscapes:
                     targets[after] = targets.get(after, 0) | guard(_LETTERS[letter])
         out = [(g, target) for target, g in targets.items()]
         if self._spelled_long(spelling, arcs):
-            out.append((guard(_U), self._terms.json((START, spelling, text), 5, False)))
+            out.append((guard(_U), self._terms.json((START, spelling, text), shortest=5, sure=False)))
         return tuple(out)
 
     def _spelled_long(self, spelling: int, arcs: Arcs) -> Arcs:
@@ -144,7 +145,10 @@ class JsonEscapes:
     def _start(self, spelling: int, text: int) -> Arcs:
         arcs = self._spelled_long(spelling, self._step(text))
         parts = [(d, HEX_3, d << 12) for d in range(16) if d != 0xD]
-        after_d = (self._terms.alphabet.guard(_DIGITS[spelling][0xD]), self._terms.json((D, spelling, text), 4, False))
+        after_d = (
+            self._terms.alphabet.guard(_DIGITS[spelling][0xD]),
+            self._terms.json((D, spelling, text), shortest=4, sure=False),
+        )
         return (*self._narrowed(spelling, arcs, parts), after_d)
 
     def _after_d(self, spelling: int, text: int) -> Arcs:
@@ -159,7 +163,7 @@ class JsonEscapes:
         guard = self._terms.alphabet.guard
         if divisor == 1:
             symbol = {PAIR_BACKSLASH: _BACKSLASH, PAIR_U: _U, PAIR_D: _DIGITS[spelling][0xD]}[place]
-            return ((guard(symbol), self._terms.json((following, spelling, base, *pairs), 1, False)),)
+            return ((guard(symbol), self._terms.json((following, spelling, base, *pairs), shortest=1, sure=False)),)
         first = 0 if divisor == 16 else 0xC
         part = size // divisor
         parts = [(first + i, following, base + i * part) for i in range(divisor)]
@@ -186,8 +190,8 @@ class JsonEscapes:
             return None
         if len(left) == 1 and left[0][0] == inside:
             return self._uniform(place, spelling, left[0][1])
-        return terms.json((place, spelling, base, *(x for pair in left for x in pair)), 2, False)
+        return terms.json((place, spelling, base, *(x for pair in left for x in pair)), shortest=2, sure=False)
 
     def _uniform(self, place: int, spelling: int, target: int) -> int:
         terms = self._terms
-        return terms.json((place, spelling, 0, terms.alphabet.full, target), 2, terms.sure[target])
+        return terms.json((place, spelling, 0, terms.alphabet.full, target), shortest=2, sure=terms.sure[target])

@@ -23,7 +23,7 @@ class RegularLimits:
     """Operators and leaves of an expression, counted as a tree."""
     max_repeat: int = 1_000_000_000
     """The largest count in a quantifier."""
-    build_work: int = 400_000
+    build_work: int = 150_000
     """Terms that may be made before the start state is known to be live."""
     row_work: int = 100_000
     """Terms that may be made for the row of one state."""

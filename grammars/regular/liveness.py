@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from grammars.regular import json_escapes
-from grammars.regular import terms as t
+from grammars.regular import kinds as k
 from grammars.regular.derivatives import Derivatives
-from grammars.regular.terms import EMPTY
+from grammars.regular.kinds import EMPTY
 
 
 class Liveness:
@@ -35,23 +35,23 @@ class Liveness:
 
     def _needs_search(self, term: int) -> bool:
         kind = self._terms.kind[term]
-        if kind == t.JSON:
+        if kind == k.JSON:
             return self._terms.args[term][0] != json_escapes.BODY
-        return kind in (t.AND, t.NOT, t.SCOPE) or self._terms.open[term]
+        return kind in (k.AND, k.NOT, k.SCOPE) or self._terms.open[term]
 
     def _by_structure(self, term: int) -> bool:
         kind, args = self._terms.kind, self._terms.args
-        if kind[term] == t.OR:
+        if kind[term] == k.OR:
             return any(self.live(m) for m in args[term])
-        while kind[term] == t.CAT:
+        while kind[term] == k.CAT:
             head, term = args[term]
             if not self.live(head):
                 return False
-            if self._needs_search(term) or kind[term] != t.CAT:
+            if self._needs_search(term) or kind[term] != k.CAT:
                 return self.live(term)
-        if kind[term] == t.REP:
+        if kind[term] == k.REP:
             return self.live(args[term][0])
-        assert kind[term] in (t.TAG, t.JSON)
+        assert kind[term] in (k.TAG, k.JSON)
         return self.live(args[term][-1])
 
     def _search(self, start: int) -> bool:
@@ -70,9 +70,7 @@ class Liveness:
                 if known or (known is None and not self._needs_search(target) and self.live(target)):
                     return self._mark_path(target, parents)
                 if known is None:
-                    terms.allowance -= 1
-                    if terms.allowance < 0:
-                        raise t.WorkExhaustedError
+                    terms.spend(1)
                     heappush(frontier, (terms.shortest[target], target))
         self._known.update(dict.fromkeys(parents, False))
         return False
@@ -81,7 +79,7 @@ class Liveness:
         """The derivatives, with the members of a union in its place: one of them suffices."""
         terms = self._terms
         for _, target in self._step(term):
-            if terms.kind[target] == t.OR:
+            if terms.kind[target] == k.OR:
                 yield from terms.args[target]
             else:
                 yield target

@@ -15,9 +15,10 @@ from grammars.regular import nodes as n
 from grammars.regular.alphabet import Alphabet
 from grammars.regular.charset import CharSet
 from grammars.regular.derivatives import leaf
+from grammars.regular.kinds import EMPTY, EPSILON, INFINITE
 from grammars.regular.limits import RegularLimits
 from grammars.regular.machine import Machine
-from grammars.regular.terms import EMPTY, EPSILON, INFINITE, Terms
+from grammars.regular.terms import Terms
 from grammars.regular.words import WordList
 
 _WORDS_AS_LIST = 4
@@ -39,8 +40,9 @@ class Lowering:
         self.terms.allowance = limits.build_work
         self._lowered: dict[int, int] = {}
         for node in order:
-            self._lowered[id(node)] = _LOWER[type(node)](self, node)
-        self.start = self.terms.scope(self._lowered[id(expression)])
+            if not isinstance(node, n.Text):  # lowered where it is used: not inside a list of words
+                self._lowered[id(node)] = _LOWER[type(node)](self, node)
+        self.start = self.terms.scope(self._term(expression))
 
     def _collect_machine(self, node: n.Expression) -> None:
         machine: Machine | None = None
@@ -53,11 +55,14 @@ class Lowering:
             self._machine_of[id(node)] = len(self.machines)
             self.machines.append(machine)
 
+    def _term(self, node: n.Expression) -> int:
+        return self._text(node) if isinstance(node, n.Text) else self._lowered[id(node)]
+
     def _operands(self, node: n.Expression) -> list[int]:
-        return [self._lowered[id(operand)] for operand in node.operands]
+        return [self._term(operand) for operand in node.operands]
 
     def _body(self, node: n.Expression) -> int:
-        return self._lowered[id(node.operands[0])]
+        return self._term(node.operands[0])
 
     def _closed(self, node: n.Expression) -> int:
         return self.terms.scope(self._body(node))
@@ -87,7 +92,7 @@ class Lowering:
     def _union(self, node: n.Union) -> int:
         if id(node) not in self._machine_of:
             return self.terms.union(self._operands(node))
-        others = [self._lowered[id(part)] for part in node.operands if not _is_word(part)]
+        others = [self._term(part) for part in node.operands if not _is_word(part)]
         return self.terms.union([*others, self._machine(node)])
 
     def _intersection(self, node: n.Intersection) -> int:
@@ -121,7 +126,6 @@ class Lowering:
 
 _LOWER: dict[type[n.Expression], Callable[..., int]] = {
     n.Chars: Lowering._chars,
-    n.Text: Lowering._text,
     n.MachineLanguage: Lowering._machine,
     n.Concat: Lowering._concat,
     n.Union: Lowering._union,
