@@ -21,6 +21,7 @@ from typing import Any, Self
 from decoding.errors import EspalierError, ModelLoadError, UnavailableError
 from engine.config import ModelCard
 from engine.stats import EngineStats
+from grammars.matching.trie import TokenTrie
 from service.engine_messages import (
     Abort,
     Answer,
@@ -33,6 +34,7 @@ from service.engine_messages import (
     Report,
     Shutdown,
     Submit,
+    Tokens,
 )
 from service.engine_process import EngineSetup, run_engine
 from service.engine_streams import EventStream
@@ -44,7 +46,7 @@ CLOSE_S = 5.0
 
 
 class EngineClient:
-    """One engine in a process of its own. Made by `start`, on one event loop, and closed by `close`."""
+    """One engine in a process of its own. Made by `start` on one event loop; `tokens`, then `ready`; `close`."""
 
     def __init__(self, process: SpawnProcess, connection: Connection, *, stall_s: float) -> None:
         self._process = process
@@ -52,6 +54,7 @@ class EngineClient:
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, EventStream] = {}
         self._outbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._tokens: asyncio.Future[TokenTrie] = self._loop.create_future()
         self._ready: asyncio.Future[ModelCard] = self._loop.create_future()
         self._failure: asyncio.Future[str] = self._loop.create_future()
         self._steps = 0
@@ -63,25 +66,23 @@ class EngineClient:
 
     @classmethod
     async def start(cls, setup: EngineSetup, *, stall_s: float) -> Self:
-        """Start the process and wait until the engine is built. Raises ModelLoadError where it cannot be.
+        """Start the process.
 
         An engine that makes no progress for ``stall_s`` seconds while it has work, or does not answer for so long, is
         given up and killed.
         """
-        client = cls(*await asyncio.to_thread(_spawn, setup), stall_s=stall_s)
-        try:
-            await client._ready
-        except BaseException:
-            await client.close()
-            raise
-        client._progress_at = client._loop.time()
-        client._run(client._watch())
-        return client
+        return cls(*await asyncio.to_thread(_spawn, setup), stall_s=stall_s)
 
-    @property
-    def card(self) -> ModelCard:
-        """What was loaded."""
-        return self._ready.result()
+    async def tokens(self) -> TokenTrie:
+        """Wait until the tokenizer is read; its tokens. Raises ModelLoadError."""
+        return await asyncio.shield(self._tokens)
+
+    async def ready(self) -> ModelCard:
+        """Wait until the engine is built; what was loaded. To be awaited once. Raises ModelLoadError."""
+        card = await asyncio.shield(self._ready)
+        self._progress_at = self._loop.time()
+        self._run(self._watch())
+        return card
 
     @property
     def pid(self) -> int:
@@ -157,10 +158,12 @@ class EngineClient:
 
     def _take(self, answer: Answer) -> None:
         match answer:
+            case Tokens():
+                self._tokens.set_result(answer.trie)
             case Ready():
                 self._ready.set_result(answer.card)
             case BuildFailed():
-                self._ready.set_exception(answer.error)
+                self._fail_to_start(answer.error)
             case Report():
                 self._report(answer)
 
@@ -193,11 +196,16 @@ class EngineClient:
         if self._failure.done():
             return
         self._failure.set_result(reason)
-        if not self._ready.done():
-            self._ready.set_exception(ModelLoadError(f"the engine could not be built: {reason}"))
+        self._fail_to_start(ModelLoadError(f"the engine could not be built: {reason}"))
         for stream in self._streams.values():
             stream.fail(self._death())
         self._streams.clear()
+
+    def _fail_to_start(self, error: EspalierError) -> None:
+        for future in (self._tokens, self._ready):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # so that nobody has to ask for both
 
     def _death(self) -> UnavailableError:
         return UnavailableError(f"the engine is dead ({self._failure.result()}); retry when the server was restarted")

@@ -13,6 +13,7 @@ from decoding.errors import EspalierError
 from engine.config import ModelCard
 from engine.request import GenerationRequest, TokenEvent
 from engine.stats import EngineStats
+from grammars.matching.trie import TokenTrie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,13 @@ Command = Submit | Abort | DefineGrammar | DropGrammar | Ping | Shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The first answer: the tokens of the model."""
+
+    trie: TokenTrie
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """The engine is built."""
 
@@ -94,4 +102,4 @@ class Report:
     stats: EngineStats
 
 
-Answer = Ready | BuildFailed | Report
+Answer = Tokens | Ready | BuildFailed | Report

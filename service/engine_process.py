@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -20,23 +20,23 @@ from grammars.compiling.messages import shared_objects, unpack
 from grammars.matching.trie import TokenTrie
 from grammars.protocol import Grammar
 from service.engine_loop import Engine, EngineLoop, Instruction, LoadedGrammar
-from service.engine_messages import BuildFailed, Command, DefineGrammar, Ready
+from service.engine_messages import BuildFailed, Command, DefineGrammar, Ready, Tokens
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSetup:
-    """What the process is started with; picklable.
+    """What the process is started with; picklable, and nothing of it needs torch in the parent.
 
     Attributes:
-        build: makes the engine; called once, in the engine's process.
-        trie: what grammars refer to, and the bytes of every token.
-        configure_logging: called first.
+        load_tokens: reads the tokenizer; called first, so that the parent can go on with it.
+        build: makes the engine for these tokens.
+        configure_logging: called before both.
     """
 
-    build: Callable[[], Engine]
-    trie: TokenTrie
+    load_tokens: Callable[[], TokenTrie]
+    build: Callable[[TokenTrie], Engine]
     configure_logging: Callable[[], None]
 
 
@@ -47,9 +47,13 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     setup.configure_logging()
     inbox: queue.SimpleQueue[Instruction] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(connection, setup.trie, inbox), name="commands", daemon=True).start()
+    shared: list[object] = []
+    threading.Thread(target=_read, args=(connection, shared, inbox), name="commands", daemon=True).start()
     try:
-        engine = setup.build()
+        trie = setup.load_tokens()
+        shared += shared_objects(trie)
+        connection.send(Tokens(trie=trie))
+        engine = setup.build(trie)
     except EspalierError as error:
         connection.send(BuildFailed(error=error))
         return
@@ -59,22 +63,23 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
         connection.send(BuildFailed(error=ModelLoadError(message)))
         return
     connection.send(Ready(card=engine.card))
-    EngineLoop(engine, setup.trie.vocabulary.tokens, inbox, connection.send).run()
+    EngineLoop(engine, trie.vocabulary.tokens, inbox, connection.send).run()
 
 
-def _read(connection: Connection, trie: TokenTrie, inbox: queue.SimpleQueue[Instruction]) -> None:
+def _read(connection: Connection, shared: Sequence[object], inbox: queue.SimpleQueue[Instruction]) -> None:
     try:
         while True:
             command: Command = connection.recv()
-            inbox.put(_load(command, trie) if isinstance(command, DefineGrammar) else command)
+            inbox.put(_load(command, shared) if isinstance(command, DefineGrammar) else command)
     except (EOFError, OSError):
         os._exit(0)  # the parent is gone, and the main thread may be in the middle of a long step
 
 
-def _load(definition: DefineGrammar, trie: TokenTrie) -> LoadedGrammar:
+def _load(definition: DefineGrammar, shared: Sequence[object]) -> LoadedGrammar:
+    """``shared`` are the objects that both processes hold."""
     grammar: Grammar | EspalierError
     try:
-        grammar = unpack(definition.packed, shared_objects(trie))
+        grammar = unpack(definition.packed, shared)
     except Exception as error:
         log.exception("grammar %s could not be unpacked", definition.key)
         grammar = EspalierError(f"the compiled constraint could not be loaded ({type(error).__name__})")

@@ -39,6 +39,10 @@ class DeadlineError(EspalierError):
     """The caller's deadline passed (gRPC: DEADLINE_EXCEEDED)."""
 
 
+class AddressError(Exception):
+    """The server cannot listen where it was told to; ends its start with this message."""
+
+
 # The first row that an error is an instance of decides.
 _STATUSES: tuple[tuple[type[EspalierError], int, str], ...] = (
     (UnsupportedConstraintError, code_pb2.UNIMPLEMENTED, "UNSUPPORTED_CONSTRAINT"),

@@ -1,6 +1,7 @@
 """Every count and size that the service bounds before the engine sees a request.
 
-Invariant: a request within these limits is parsed, tokenised and rendered in bounded time and memory.
+Constraints have limits of their own (`grammars.limits`), and so has the queue (`engine.config`). Invariant: a request
+within these limits is parsed, tokenised and rendered in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -22,10 +23,8 @@ class ServiceLimits:
         max_stop_strings: most stop strings of a request.
         max_stop_string_bytes: size of one stop string in UTF-8.
         max_logprobs: largest logprobs of a request, at most 20.
-        max_constraint_bytes: size of a schema or a regular expression, or of all choices together, in UTF-8.
-        max_choices: most choices of a constraint.
-        max_text_bytes: size of a prompt's text, of all chat messages together, or of a text to tokenise, in UTF-8; and
-            the most ids to detokenise.
+        max_text_bytes: size of a prompt's text, of all chat messages or all bad words together, or of a text to
+            tokenise, in UTF-8; and the most ids to detokenise.
         max_chat_messages: most messages of a chat prompt.
         max_tenant_bytes: size of a tenant's name in UTF-8.
         max_message_bytes: size of a request message; gRPC itself refuses larger ones.
@@ -37,8 +36,6 @@ class ServiceLimits:
     max_stop_strings: int = 16
     max_stop_string_bytes: int = 256
     max_logprobs: int = MAX_LOGPROBS
-    max_constraint_bytes: int = 256 << 10
-    max_choices: int = 1024
     max_text_bytes: int = 1 << 20
     max_chat_messages: int = 512
     max_tenant_bytes: int = 128

@@ -137,9 +137,7 @@ class Constraint(_message.Message):
     so those fields must be unset beside it.
     """
     whitespace: Global___WhitespacePolicy.ValueType
-    """White space between JSON tokens. Unspecified means compact. Refused beside regex and choices, whose white space is
-    in their own text.
-    """
+    """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex and choices."""
     best_effort: _builtins.bool
     """Enforce what can be enforced and report the rest, instead of refusing the schema with UNIMPLEMENTED."""
     @_builtins.property

@@ -123,7 +123,7 @@ Global___Model: _TypeAlias = Model  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """Every count and size that the server bounds."""
+    """Every count and size that the server bounds. Sizes of text are bytes of UTF-8."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -147,6 +147,11 @@ class Limits(_message.Message):
     MAX_LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     MAX_BAD_WORDS_FIELD_NUMBER: _builtins.int
     MAX_CONCURRENT_RPCS_FIELD_NUMBER: _builtins.int
+    MAX_PATTERN_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_CHOICE_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_SCHEMA_DEPTH_FIELD_NUMBER: _builtins.int
+    MAX_SCHEMA_NODES_FIELD_NUMBER: _builtins.int
+    COMPILE_CPU_S_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
     """Most tokens of prompt and output together."""
     max_samples: _builtins.int
@@ -160,11 +165,11 @@ class Limits(_message.Message):
     max_stop_strings: _builtins.int
     """Most entries of sampling.stop."""
     max_stop_string_bytes: _builtins.int
-    """Size of one stop string in UTF-8."""
+    """Size of one stop string."""
     max_logprobs: _builtins.int
     """Largest sampling.logprobs."""
     max_constraint_bytes: _builtins.int
-    """Size of a schema or a regular expression, or of all choices together, in UTF-8."""
+    """Size of a schema, or of all choices together."""
     max_choices: _builtins.int
     """Most choices."""
     max_message_bytes: _builtins.int
@@ -176,19 +181,29 @@ class Limits(_message.Message):
     kv_cache_tokens: _builtins.int
     """Size of the KV cache."""
     max_text_bytes: _builtins.int
-    """Size of a prompt's text, of all chat messages together, or of a text to tokenise, in UTF-8; and the most ids to
-    detokenise.
+    """Size of a prompt's text, of all chat messages or all bad words together, or of a text to tokenise; and the most ids
+    to detokenise.
     """
     max_chat_messages: _builtins.int
     """Most messages of a chat prompt."""
     max_tenant_bytes: _builtins.int
-    """Size of the tenant's name in UTF-8."""
+    """Size of the tenant's name."""
     max_logit_bias: _builtins.int
     """Most entries of sampling.logit_bias."""
     max_bad_words: _builtins.int
     """Most entries of sampling.bad_words."""
     max_concurrent_rpcs: _builtins.int
     """Calls in progress; gRPC itself refuses more with RESOURCE_EXHAUSTED."""
+    max_pattern_bytes: _builtins.int
+    """Size of a regular expression."""
+    max_choice_bytes: _builtins.int
+    """Size of one choice."""
+    max_schema_depth: _builtins.int
+    """How deep brackets nest in a schema."""
+    max_schema_nodes: _builtins.int
+    """Values (objects, arrays and scalars) in a schema."""
+    compile_cpu_s: _builtins.float
+    """Processor time of one compilation."""
     def __init__(
         self,
         *,
@@ -212,10 +227,15 @@ class Limits(_message.Message):
         max_logit_bias: _builtins.int = ...,
         max_bad_words: _builtins.int = ...,
         max_concurrent_rpcs: _builtins.int = ...,
+        max_pattern_bytes: _builtins.int = ...,
+        max_choice_bytes: _builtins.int = ...,
+        max_schema_depth: _builtins.int = ...,
+        max_schema_nodes: _builtins.int = ...,
+        compile_cpu_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_samples", b"max_samples", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_cpu_s", b"compile_cpu_s", "compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choice_bytes", b"max_choice_bytes", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_pattern_bytes", b"max_pattern_bytes", "max_samples", b"max_samples", "max_schema_depth", b"max_schema_depth", "max_schema_nodes", b"max_schema_nodes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -152,6 +152,17 @@ class FakeEngine:
         return Finish(reason=reason, constraint_complete=complete, usage=usage)
 
 
-def broken_build(error: Exception) -> FakeEngine:
-    """A build that fails."""
+def same(value):
+    return value
+
+
+def build(trie, **options) -> FakeEngine:
+    return FakeEngine(vocab_size=trie.vocabulary.size, **options)
+
+
+def broken_build(error: Exception, trie) -> FakeEngine:
     raise error
+
+
+def deadly_build(trie) -> FakeEngine:
+    os._exit(7)

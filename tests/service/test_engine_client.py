@@ -51,6 +51,11 @@ async def test_events_of_every_sample_arrive_in_order_and_end_with_a_finish(star
         assert [event.finish is not None for event in own] == [False, False, False, True]
 
 
+async def test_the_tokens_come_before_the_engine(start_engine, trie):
+    client = await start_engine()
+    assert (await client.tokens()).vocabulary.fingerprint == trie.vocabulary.fingerprint
+
+
 async def test_requests_run_side_by_side(start_engine):
     client = await start_engine(step_s=0.001)
     prompts = [(60 + i, 70 + i) for i in range(8)]
@@ -171,9 +176,9 @@ async def test_an_engine_that_cannot_be_built_says_why(start_engine, fake, error
         await start_engine(build=functools.partial(fake.broken_build, error))
 
 
-async def test_a_process_that_dies_while_building_is_noticed(start_engine):
+async def test_a_process_that_dies_while_building_is_noticed(start_engine, fake):
     with pytest.raises(ModelLoadError, match="exit code 7"):
-        await start_engine(build=functools.partial(os._exit, 7))
+        await start_engine(build=fake.deadly_build)
 
 
 async def test_cutting_off_fails_what_runs_and_frees_it(start_engine):
@@ -190,19 +195,24 @@ def test_the_engine_dies_with_its_parent_even_in_the_middle_of_a_step(tmp_path, 
     script = tmp_path / "parent.py"
     script.write_text(
         textwrap.dedent("""
-        import asyncio, functools, logging, pickle, sys, time
+        import asyncio, functools, logging, pickle, sys
         from pathlib import Path
+        from decoding.params import SamplingParams
+        from engine.request import GenerationRequest
         from service.engine_client import EngineClient
+        from service.engine_messages import Submit
         from service.engine_process import EngineSetup
+        from tests.service import fake_engine
 
         async def main():
             trie = pickle.loads(Path(sys.argv[1]).read_bytes())
-            from tests.service.fake_engine import FakeEngine
-            setup = EngineSetup(build=FakeEngine, trie=trie, configure_logging=logging.basicConfig)
+            setup = EngineSetup(
+                load_tokens=functools.partial(fake_engine.same, trie),
+                build=fake_engine.build,
+                configure_logging=logging.basicConfig,
+            )
             client = await EngineClient.start(setup, stall_s=60)
-            from decoding.params import SamplingParams
-            from engine.request import GenerationRequest
-            from service.engine_messages import Submit
+            await client.ready()
             request = GenerationRequest(request_id="r", prompt=(5,), params=SamplingParams(), tenant="hang")
             async with client.submit(Submit(request=request)):
                 print(client.pid, flush=True)

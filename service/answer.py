@@ -1,0 +1,148 @@
+"""One running request: the engine's events become messages of the wire.
+
+Invariant: a whole answer is a stream's updates, joined by sample, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from decoding.finish import FinishReason
+from engine.request import Finish, TokenEvent, Usage
+from grammars.constraint import UnenforcedKeyword
+from service.engine_messages import Submit
+from service.sample_text import SampleText
+from service.stops import StopAutomaton
+from service.v1 import common_pb2
+from service.v1 import generation_pb2 as pb
+
+_REASONS = {
+    FinishReason.EOS: common_pb2.FINISH_REASON_EOS,
+    FinishReason.STOP_STRING: common_pb2.FINISH_REASON_STOP_STRING,
+    FinishReason.GRAMMAR_END: common_pb2.FINISH_REASON_CONSTRAINT_END,
+    FinishReason.LENGTH: common_pb2.FINISH_REASON_LENGTH,
+    FinishReason.NO_LEGAL_TOKEN: common_pb2.FINISH_REASON_NO_LEGAL_TOKEN,
+    FinishReason.CANCELLED: common_pb2.FINISH_REASON_CANCELLED,
+    FinishReason.ERROR: common_pb2.FINISH_REASON_ERROR,
+}
+_COMPLETENESS = {
+    None: common_pb2.COMPLETENESS_UNSPECIFIED,
+    True: common_pb2.COMPLETENESS_COMPLETE,
+    False: common_pb2.COMPLETENESS_VALID_PREFIX,
+}
+
+Update = pb.StreamDelta | pb.StreamFinished
+
+
+class AnswerReader:
+    """Reads the events of one request's samples."""
+
+    def __init__(self, submit: Submit, token_bytes: Sequence[bytes]) -> None:
+        """``token_bytes[i]`` are the bytes that token i adds to the text."""
+        stops = StopAutomaton(submit.stop_strings) if submit.stop_strings else None
+        self._token_bytes = token_bytes
+        self._texts = [SampleText(token_bytes, stops) for _ in range(submit.request.n)]
+
+    def read(self, events: Sequence[TokenEvent]) -> Iterator[Update]:
+        """One delta for each sample that gained tokens, then its finish where it ended."""
+        by_sample = sorted(events, key=lambda event: event.sample_index)  # stable: a sample's events stay in order
+        for index, own in groupby(by_sample, key=lambda event: event.sample_index):
+            yield from self._read_sample(index, list(own))
+
+    def _read_sample(self, index: int, events: Sequence[TokenEvent]) -> Iterator[Update]:
+        finish = events[-1].finish
+        tokens = [token for event in events for token in event.tokens]
+        text = self._texts[index].feed(tokens)
+        if finish is not None:
+            text += self._texts[index].finish(finish.reason)
+        if tokens or text:
+            logprobs = [position for event in events for position in self._positions(event)]
+            yield pb.StreamDelta(index=index, text=text, token_ids=tokens, logprobs=logprobs)
+        if finish is not None:
+            yield _finished(index, finish)
+
+    def _positions(self, event: TokenEvent) -> Iterator[common_pb2.PositionLogprobs]:
+        """One per token where the request asked for them, else none."""
+        for token, logprobs in zip(event.tokens, event.logprobs, strict=bool(event.logprobs)):
+            top = [self._logprob(*pair) for pair in logprobs.top]
+            yield common_pb2.PositionLogprobs(chosen=self._logprob(token, logprobs.token), top=top)
+
+    def _logprob(self, token: int, value: float) -> common_pb2.TokenLogprob:
+        return common_pb2.TokenLogprob(token_id=token, token=self._token_bytes[token], logprob=value)
+
+
+class WholeAnswer:
+    """Collects updates into samples."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._samples = [pb.Sample(index=index) for index in range(num_samples)]
+        self._texts: list[list[str]] = [[] for _ in range(num_samples)]
+
+    def add(self, update: Update) -> None:
+        """Take the next update of any sample."""
+        sample = self._samples[update.index]
+        if isinstance(update, pb.StreamDelta):
+            self._texts[update.index].append(update.text)
+            sample.token_ids.extend(update.token_ids)
+            sample.logprobs.extend(update.logprobs)
+        else:
+            sample.text = "".join(self._texts[update.index])
+            sample.finish_reason = update.finish_reason
+            sample.completeness = update.completeness
+            sample.message = update.message
+            sample.usage.CopyFrom(update.usage)
+
+    def response(self, submit: Submit, model: str, unenforced: Sequence[UnenforcedKeyword]) -> pb.GenerateResponse:
+        """The response, once every sample is complete."""
+        return pb.GenerateResponse(
+            request_id=submit.request.request_id,
+            model=model,
+            samples=self._samples,
+            usage=_sum([sample.usage for sample in self._samples]),
+            seed=submit.request.params.seed,
+            unenforced=to_wire(unenforced),
+        )
+
+
+def to_wire(unenforced: Sequence[UnenforcedKeyword]) -> list[common_pb2.UnenforcedKeyword]:
+    """The report on what a constraint does not enforce."""
+    return [
+        common_pb2.UnenforcedKeyword(pointer=item.pointer, keyword=item.keyword, reason=item.reason)
+        for item in unenforced
+    ]
+
+
+def _finished(index: int, finish: Finish) -> pb.StreamFinished:
+    return pb.StreamFinished(
+        index=index,
+        finish_reason=_REASONS[finish.reason],
+        completeness=_COMPLETENESS[finish.constraint_complete],
+        message=finish.message,
+        usage=_usage(finish.usage),
+    )
+
+
+def _usage(usage: Usage) -> common_pb2.Usage:
+    return common_pb2.Usage(
+        prompt_tokens=usage.prompt,
+        completion_tokens=usage.completion,
+        cached_tokens=usage.cached,
+        drafted_tokens=usage.drafted,
+        accepted_tokens=usage.accepted,
+        forced_tokens=usage.forced,
+        preemptions=usage.preemptions,
+    )
+
+
+def _sum(usages: Sequence[common_pb2.Usage]) -> common_pb2.Usage:
+    """The samples share one prompt, which is counted once, as the first of them met it."""
+    return common_pb2.Usage(
+        prompt_tokens=usages[0].prompt_tokens,
+        cached_tokens=usages[0].cached_tokens,
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        drafted_tokens=sum(usage.drafted_tokens for usage in usages),
+        accepted_tokens=sum(usage.accepted_tokens for usage in usages),
+        forced_tokens=sum(usage.forced_tokens for usage in usages),
+        preemptions=sum(usage.preemptions for usage in usages),
+    )

@@ -1,0 +1,104 @@
+"""Constraints of requests: from the wire to a compiled grammar that the engine's process knows.
+
+Invariant: a key that `define` returned is known to the engine until `define` is called again, so that a request with it
+must be submitted at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
+from grammars.compiling.messages import pack, shared_objects
+from grammars.compiling.pool import CompilePool, PoolOptions
+from grammars.compiling.result import CompiledConstraint
+from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
+from grammars.matching.trie import TokenTrie
+from service.engine_client import EngineClient
+from service.v1 import common_pb2 as pb
+
+_WHITESPACE = {
+    pb.WHITESPACE_POLICY_UNSPECIFIED: Whitespace.COMPACT,
+    pb.WHITESPACE_POLICY_COMPACT: Whitespace.COMPACT,
+    pb.WHITESPACE_POLICY_SPACED: Whitespace.SPACED,
+    pb.WHITESPACE_POLICY_FLEXIBLE: Whitespace.FLEXIBLE,
+}
+
+
+def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
+    """What the message asks for; its kind is not a handle. Raises ConstraintError, InvalidRequestError."""
+    whitespace = _WHITESPACE.get(message.whitespace)
+    if whitespace is None:
+        known = ", ".join(pb.WhitespacePolicy.keys())
+        raise InvalidRequestError("constraint.whitespace", f"has the unknown value {message.whitespace}; use {known}")
+    match message.WhichOneof("kind"):
+        case "json_schema":
+            kind, text, values = ConstraintKind.JSON_SCHEMA, message.json_schema, ()
+        case "json_object":
+            kind, text, values = ConstraintKind.JSON_OBJECT, "", ()
+        case "regex":
+            kind, text, values = ConstraintKind.REGEX, message.regex, ()
+        case "choices":
+            kind, text, values = ConstraintKind.CHOICES, "", tuple(message.choices.values)
+        case _:
+            raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
+    if message.whitespace and kind in (ConstraintKind.REGEX, ConstraintKind.CHOICES):
+        raise InvalidRequestError("constraint.whitespace", f"means nothing beside {kind.value}; leave it unset")
+    return ConstraintSpec(kind=kind, text=text, values=values, whitespace=whitespace, best_effort=message.best_effort)
+
+
+class ConstraintCatalog:
+    """Compiled constraints, and which of them the engine's process has a copy of."""
+
+    def __init__(self, pool: CompilePool, engine: EngineClient, trie: TokenTrie, options: PoolOptions) -> None:
+        """``options`` bound the engine's copies as they bound the pool's cache."""
+        self._pool = pool
+        self._engine = engine
+        self._trie = trie
+        self._options = options
+        self._defined: OrderedDict[str, int] = OrderedDict()
+        """Key to size in bytes, least recently used first."""
+
+    async def compile(self, message: pb.Constraint) -> tuple[CompiledConstraint, bool]:
+        """The compiled form and whether it had been compiled before. Raises what `CompilePool.compile` raises."""
+        # Large constraints take a while to look at.
+        spec = await asyncio.to_thread(constraint_spec, message)
+        known = self._pool.lookup(await asyncio.to_thread(self._pool.key, spec))
+        return known or await self._pool.compile(spec), known is not None
+
+    async def resolve(self, message: pb.Constraint) -> CompiledConstraint:
+        """The compiled form of any kind of constraint, a handle included.
+
+        Raises what `compile` raises, and PreconditionError where nothing is kept under a handle.
+        """
+        if message.WhichOneof("kind") != "compiled":
+            return (await self.compile(message))[0]
+        if message.whitespace or message.best_effort:
+            raise InvalidRequestError("constraint", "a handle fixes whitespace and best_effort; leave them unset")
+        compiled = self._pool.lookup(message.compiled)
+        if compiled is None:
+            raise PreconditionError("constraint.compiled: the server does not keep this constraint; compile it again")
+        return compiled
+
+    async def define(self, compiled: CompiledConstraint) -> str:
+        """The key under which the engine knows the grammar from now on."""
+        key = compiled.key
+        if key not in self._defined:
+            packed = await asyncio.to_thread(pack, compiled.grammar, shared_objects(self._trie))
+            if key not in self._defined:
+                self._engine.define_grammar(key, packed)
+                self._defined[key] = len(packed)
+        self._defined.move_to_end(key)
+        self._evict()
+        return key
+
+    def _evict(self) -> None:
+        """Drop the least recently used, but never the last."""
+        total = sum(self._defined.values())
+        while len(self._defined) > 1 and (
+            len(self._defined) > self._options.cache_entries or total > self._options.cache_bytes
+        ):
+            key, size = self._defined.popitem(last=False)
+            total -= size
+            self._engine.drop_grammar(key)

@@ -1,0 +1,122 @@
+"""Prometheus metrics under the names that dashboards for vLLM know.
+
+Gauges and counters of the engine are read from its last report when they are scraped; the histograms are fed by the
+requests. Invariant: nothing here is global, so that two servers in one process keep their own numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from engine.request import TokenEvent
+from engine.stats import EngineStats
+
+_LABEL = "model_name"
+_SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
+_LONG_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
+
+
+class ServerMetrics:
+    """The registry of one server."""
+
+    def __init__(self, model_name: str, engine_stats: Callable[[], EngineStats | None]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(_EngineCollector(model_name, engine_stats))
+        labels = {_LABEL: model_name}
+
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+            metric = Histogram(name, text, [_LABEL], buckets=buckets, registry=self.registry)
+            child: Histogram = metric.labels(**labels)
+            return child
+
+        self.time_to_first_token = histogram(
+            "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", _LONG_S
+        )
+        self.time_per_output_token = histogram(
+            "vllm:time_per_output_token_seconds", "Mean time between the tokens of a sample after its first.", _SHORT_S
+        )
+        self.latency = histogram(
+            "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its last sample.", _LONG_S
+        )
+        reasons = [_LABEL, "finished_reason"]
+        self._finished = Counter("vllm:request_success", "Samples that ended.", reasons, registry=self.registry)
+        self._labels = labels
+
+    def count_finish(self, reason: str) -> None:
+        """One sample ended."""
+        self._finished.labels(**self._labels, finished_reason=reason).inc()
+
+
+class RequestClock:
+    """Times of one request, from its construction on."""
+
+    def __init__(self, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
+        self._start = time.perf_counter()
+        self._first: dict[int, float] = {}
+        self.time_to_first_token: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return time.perf_counter() - self._start
+
+    def see(self, event: TokenEvent) -> None:
+        """Observe what one event tells of first tokens, gaps and ends."""
+        now = self.elapsed
+        if self.time_to_first_token is None:
+            self.time_to_first_token = now
+            self._metrics.time_to_first_token.observe(now)
+        first = self._first.setdefault(event.sample_index, now)
+        if event.finish is not None:
+            self._metrics.count_finish(event.finish.reason.value)
+            if event.finish.usage.completion > 1:
+                self._metrics.time_per_output_token.observe((now - first) / (event.finish.usage.completion - 1))
+
+    def end(self) -> None:
+        """Every sample ended."""
+        self._metrics.latency.observe(self.elapsed)
+
+
+class _EngineCollector(Collector):
+    """The engine's own numbers, as of its last report."""
+
+    def __init__(self, model_name: str, engine_stats: Callable[[], EngineStats | None]) -> None:
+        self._labels = [model_name]
+        self._engine_stats = engine_stats
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing before the first report."""
+        stats = self._engine_stats()
+        if stats is None:
+            return
+        blocks, totals = stats.blocks, stats.totals
+        yield self._gauge("vllm:num_requests_running", "Samples that compute.", stats.running)
+        yield self._gauge("vllm:num_requests_waiting", "Samples that wait for a place.", stats.waiting)
+        usage = blocks.used / blocks.total
+        yield self._gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all of them.", usage)
+        counters = (
+            ("vllm:prompt_tokens", "Prompt tokens of requests that drew a token.", totals.prompt_tokens),
+            ("vllm:generation_tokens", "Tokens generated.", totals.generation_tokens),
+            ("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", totals.prefix_queried_tokens),
+            ("vllm:prefix_cache_hits", "Prompt tokens found there.", totals.prefix_hit_tokens),
+            ("vllm:num_preemptions", "Samples that lost their blocks and were computed again.", totals.preemptions),
+            ("vllm:spec_decode_num_drafts", "Draft trees offered to the model.", totals.drafts),
+            ("vllm:spec_decode_num_draft_tokens", "Guesses in them.", totals.draft_tokens),
+            ("vllm:spec_decode_num_accepted_tokens", "Guesses that became output.", totals.accepted_tokens),
+        )
+        for name, text, value in counters:
+            family = CounterMetricFamily(name, text, labels=[_LABEL])
+            family.add_metric(self._labels, value)
+            yield family
+
+    def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(name, text, labels=[_LABEL])
+        family.add_metric(self._labels, value)
+        return family

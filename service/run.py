@@ -1,0 +1,86 @@
+"""One generation request on its way through the engine: admitted, read, measured, logged.
+
+Invariant: however its caller ends, the request leaves the engine when the block of `admitted` is left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from grammars.constraint import UnenforcedKeyword
+from service.answer import AnswerReader, Update
+from service.engine_messages import Submit
+from service.engine_streams import EventStream
+from service.metrics import RequestClock
+from service.requests import read_request
+from service.serving_model import ServingModel
+from service.v1 import generation_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """An admitted request."""
+
+    def __init__(
+        self,
+        *,
+        submit: Submit,
+        unenforced: Sequence[UnenforcedKeyword],
+        events: EventStream,
+        reader: AnswerReader,
+        clock: RequestClock,
+    ) -> None:
+        self.submit = submit
+        self.unenforced = unenforced
+        self._events = events
+        self._reader = reader
+        self._clock = clock
+        self._finishes: list[pb.StreamFinished] = []
+
+    async def updates(self) -> AsyncIterator[Update]:
+        """All that the samples gain, until each of them ended. What came while the caller was busy comes as one."""
+        async for events in self._events:
+            for event in events:
+                self._clock.see(event)
+            for update in self._reader.read(events):
+                if isinstance(update, pb.StreamFinished):
+                    self._finishes.append(update)
+                yield update
+        self._clock.end()
+
+    def facts(self) -> dict[str, object]:
+        """For the log."""
+        first = self._clock.time_to_first_token
+        return {
+            "request_id": self.submit.request.request_id,
+            "prompt_tokens": len(self.submit.request.prompt),
+            "completion_tokens": sum(finish.usage.completion_tokens for finish in self._finishes),
+            "finished": len(self._finishes),
+            "samples": self.submit.request.n,
+            "ttft_ms": None if first is None else round(first * 1000, 1),
+            "ms": round(self._clock.elapsed * 1000, 1),
+        }
+
+
+@asynccontextmanager
+async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIterator[Run]:
+    """Read, compile, submit. Raises InvalidRequestError, ConstraintError, CapacityError, UnavailableError and so on."""
+    clock = RequestClock(model.metrics)
+    submit = await read_request(message, model)
+    unenforced: Sequence[UnenforcedKeyword] = ()
+    if message.constraint.ByteSize():
+        compiled = await model.catalog.resolve(message.constraint)
+        unenforced = compiled.unenforced
+        submit = replace(submit, grammar_key=await model.catalog.define(compiled))
+    async with model.engine.submit(submit) as events:
+        reader = AnswerReader(submit, model.vocabulary.tokens)
+        run = Run(submit=submit, unenforced=unenforced, events=events, reader=reader, clock=clock)
+        try:
+            yield run
+        finally:
+            prompt = {"prompt": str(message)} if model.log_prompts else {}
+            log.info("request", extra=run.facts() | prompt)
