@@ -6,17 +6,14 @@ that cannot win the draw, and remembers the mass of all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from decoding.filters import floor, is_filtered, nth_largest
 from decoding.keyed import Bits, clock, mix, uniform
 from decoding.params import SamplingParams
-
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.floating]
+from decoding.reader import Ids, Logits
 
 _CROWD = 512  # contenders beyond which a tighter bound is sought before their exact times are computed
 _ROUNDING = 1 + 1e-5  # covers float32's rounding of weights
@@ -24,20 +21,25 @@ _ROUNDING = 1 + 1e-5  # covers float32's rounding of weights
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """Tokens of one row with their scaled logits.
+    """Tokens of one row with their scaled logits, and what the rest of the way depends on.
 
     Attributes:
+        params: the row's sampling parameters.
+        key: of the row's noise.
         ids_C: ascending token ids.
-        scaled_C: (logit - largest legal logit of the row) / temperature; -inf for a forbidden token.
-        mass: sum of exp(scaled) over the whole row where tokens were left out and it is needed, else None.
+        scaled_C: (logit - largest legal logit of the row) / temperature, so that the largest is 0; -inf for a
+            forbidden token.
+        mass: sum of exp(scaled) over the whole row, where tokens were left out and it is needed, else None.
     """
 
+    params: SamplingParams
+    key: int
     ids_C: Ids
-    scaled_C: Floats
+    scaled_C: Logits
     mass: float | None = None
 
 
-def scale(logits_C: Floats, largest: float, temperature: float) -> Floats:
+def scale(logits_C: Logits, largest: float, temperature: float) -> Logits:
     """(logits - largest) / temperature, at most 0; temperature 0 stands for the undivided distribution.
 
     A temperature that the dtype cannot hold counts as its least normal number, so that 0 / 0 never arises. What scales
@@ -49,30 +51,36 @@ def scale(logits_C: Floats, largest: float, temperature: float) -> Floats:
     return shifted_C / max(temperature, float(np.finfo(shifted_C.dtype).tiny))
 
 
-def narrow(scaled_V: Floats, params: SamplingParams, key: int, strides_V: Bits) -> Candidates:
-    """The candidates of a wide row whose id is its index; ``strides_V`` are `keyed.strides` of all ids."""
+def narrow(row: Candidates, strides_V: Bits) -> Candidates:
+    """The same row with few candidates, from all ids in order; ``strides_V`` are `keyed.strides` of all ids."""
+    params, scaled_V = row.params, row.scaled_C
+    mass = None
     if params.temperature and is_filtered(params):
-        mass = total_mass(scaled_V) if params.top_p < 1 and not params.top_k else None
+        if params.top_p < 1 and not params.top_k:
+            mass = total_mass(scaled_V)
         ids = np.flatnonzero(scaled_V >= floor(scaled_V, params, mass))
     else:
-        mass = None if params.logprobs is None else total_mass(scaled_V)
-        ids = contenders(scaled_V, key, strides_V) if params.temperature else leaders(scaled_V, 1)
-        if params.logprobs:
+        best = np.array([scaled_V.argmax()])
+        ids = contenders(scaled_V, row.key, strides_V) if params.temperature else best
+        if params.logprobs is not None:
+            mass = total_mass(scaled_V)
             ids = np.union1d(ids, leaders(scaled_V, params.logprobs))
-    return Candidates(ids_C=ids, scaled_C=scaled_V[ids], mass=mass)
+    return replace(row, ids_C=ids, scaled_C=scaled_V[ids], mass=mass)
 
 
-def total_mass(scaled_C: Floats) -> float:
+def total_mass(scaled_C: Logits) -> float:
     """Sum of exp(scaled), the most likely token weighing 1."""
     return float(np.exp(scaled_C).sum(dtype=np.float64))
 
 
-def leaders(scaled_V: Floats, count: int) -> Ids:
-    """Ids of the ``count`` most likely legal tokens and of all that equal the last of them."""
-    return np.flatnonzero(scaled_V >= nth_largest(scaled_V, count))
+def leaders(scaled_C: Logits, count: int) -> Ids:
+    """Indices of the ``count`` most likely legal tokens, and of all that equal the last of them; none for 0."""
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(scaled_C >= nth_largest(scaled_C, count))
 
 
-def contenders(scaled_V: Floats, key: int, strides_V: Bits) -> Ids:
+def contenders(scaled_V: Logits, key: int, strides_V: Bits) -> Ids:
     """Ids that can win the draw, the winner among them; usually a handful.
 
     The argmax of scaled + Gumbel noise is the argmin of E / weight, with E = -log(u) and weight = exp(scaled): a race

@@ -7,41 +7,58 @@ company.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from decoding.candidates import Candidates, Floats, Ids, leaders, total_mass
+from decoding.candidates import Candidates, leaders, total_mass
 from decoding.filters import is_filtered, thresholds
 from decoding.keyed import gumbel, mix, strides, uniform
-from decoding.params import SamplingParams
+from decoding.masks import SHORT_LIST
+from decoding.reader import Ids, Logits
 from decoding.rows import Draw, TokenLogprobs
 
 Number = TypeVar("Number", np.int64, np.floating)
 
 
-def draw_best(candidates: Candidates, params: SamplingParams) -> Draw:
+def draw_each(rows: Mapping[int, Candidates]) -> Iterator[tuple[int, Draw]]:
+    """The draw of every row, by its index.
+
+    Sampled rows with few candidates are drawn together; each wide one by itself, so that it pads no other.
+    """
+    batch: list[int] = []
+    for index, row in rows.items():
+        if not row.params.temperature:
+            yield index, draw_best(row)
+        elif len(row.ids_C) <= SHORT_LIST:
+            batch.append(index)
+        else:
+            yield index, draw_keyed([row])[0]
+    if batch:
+        yield from zip(batch, draw_keyed([rows[index] for index in batch]), strict=True)
+
+
+def draw_best(row: Candidates) -> Draw:
     """The most likely candidate, the lowest id among equals. Filters always keep it, so they do not enter."""
-    chosen = int(candidates.scaled_C.argmax())
-    return _draw(candidates.ids_C, candidates.scaled_C, chosen, params, candidates.mass)
+    return _draw(row, row.ids_C, row.scaled_C, int(row.scaled_C.argmax()), row.mass)
 
 
-def draw_keyed(batch: Sequence[Candidates], params: Sequence[SamplingParams], keys: Sequence[int]) -> list[Draw]:
+def draw_keyed(batch: Sequence[Candidates]) -> list[Draw]:
     """One draw per row from the softmax of its scaled logits, cut by its filters, with the noise of its key."""
-    ids_RC = _stack([candidates.ids_C for candidates in batch], padding=0)
-    scaled_RC = _stack([candidates.scaled_C for candidates in batch], padding=-np.inf)
-    masses = [candidates.mass for candidates in batch]
-    cut = [is_filtered(row) for row in params]
+    ids_RC = _stack([row.ids_C for row in batch], padding=0)
+    scaled_RC = _stack([row.scaled_C for row in batch], padding=-np.inf)
+    cut = [is_filtered(row.params) for row in batch]
     if any(cut):
-        scaled_RC = np.where(scaled_RC < thresholds(scaled_RC, params, masses), -np.inf, scaled_RC)
-    keys_R1 = np.array(keys, dtype=np.uint64)[:, None]
+        floors_R1 = thresholds(scaled_RC, [row.params for row in batch], [row.mass for row in batch])
+        scaled_RC = np.where(scaled_RC < floors_R1, -np.inf, scaled_RC)
+    keys_R1 = np.array([row.key for row in batch], dtype=np.uint64)[:, None]
     scores_RC = gumbel(uniform(mix(keys_R1, strides(ids_RC))))
     scores_RC += scaled_RC
+    masses = [None if filtered else row.mass for row, filtered in zip(batch, cut, strict=True)]
     chosen_R = scores_RC.argmax(axis=1).tolist()
-    whole = [None if filtered else mass for filtered, mass in zip(cut, masses, strict=True)]
-    return [_draw(*row) for row in zip(ids_RC, scaled_RC, chosen_R, params, whole, strict=True)]
+    return [_draw(*outcome) for outcome in zip(batch, ids_RC, scaled_RC, chosen_R, masses, strict=True)]
 
 
 def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[Number]:
@@ -54,15 +71,14 @@ def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[N
     return stacked
 
 
-def _draw(ids_C: Ids, scaled_C: Floats, chosen: int, params: SamplingParams, mass: float | None) -> Draw:
-    """The draw of index ``chosen`` from what is finite in ``scaled_C``, which is all of the mass where that is None."""
+def _draw(row: Candidates, ids_C: Ids, scaled_C: Logits, chosen: int, mass: float | None) -> Draw:
+    """The draw of index ``chosen`` among what is finite in ``scaled_C``; that is the whole mass where it is None."""
     token = int(ids_C[chosen])
-    if params.logprobs is None:
+    wanted = row.params.logprobs
+    if wanted is None:
         return Draw(token=token)
     log_mass = math.log(total_mass(scaled_C[scaled_C > -np.inf]) if mass is None else mass)
-    top: tuple[tuple[int, float], ...] = ()
-    if params.logprobs:
-        best = leaders(scaled_C, params.logprobs)
-        best = best[np.argsort(-scaled_C[best], kind="stable")][: params.logprobs]
-        top = tuple((int(ids_C[index]), float(scaled_C[index]) - log_mass) for index in best)
+    best = leaders(scaled_C, wanted)
+    best = best[np.argsort(-scaled_C[best], kind="stable")][:wanted]
+    top = tuple((int(ids_C[index]), float(scaled_C[index]) - log_mass) for index in best)
     return Draw(token=token, logprobs=TokenLogprobs(token=float(scaled_C[chosen]) - log_mass, top=top))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+Number = TypeVar("Number", bound=np.generic)
 
 SHORT_LIST = 256
 """Rows with at most this many legal (or forbidden) ids carry the ids beside the bits."""
@@ -39,17 +42,18 @@ class MaskRow:
 
     @classmethod
     def from_bits(cls, bits_W: npt.NDArray[np.int32], vocab_size: int) -> MaskRow:
-        """Freeze ``bits_W`` (int32 [W]); raises ValueError where no bit below vocab_size is set."""
+        """Freeze ``bits_W`` (int32 [W]); raises ValueError where none of its bits is set, or one past vocab_size."""
         dense = unpack(bits_W, vocab_size)
         count = int(dense.sum())
         if count == 0:
             raise ValueError("a mask row must allow at least one token")
-        bits_W.setflags(write=False)
+        if unpack(bits_W, 32 * len(bits_W))[vocab_size:].any():
+            raise ValueError(f"a mask row allows a token id past the vocabulary of {vocab_size}")
         return cls(
-            bits_W=bits_W,
+            bits_W=_frozen(bits_W),
             num_legal=count,
-            legal=np.flatnonzero(dense) if count <= SHORT_LIST else None,
-            forbidden=np.flatnonzero(~dense) if vocab_size - count <= SHORT_LIST else None,
+            legal=_frozen(np.flatnonzero(dense)) if count <= SHORT_LIST else None,
+            forbidden=_frozen(np.flatnonzero(~dense)) if vocab_size - count <= SHORT_LIST else None,
         )
 
     @classmethod
@@ -59,6 +63,11 @@ class MaskRow:
 
     def __contains__(self, token: int) -> bool:
         return bool((int(self.bits_W[token >> 5]) >> (token & 31)) & 1)
+
+
+def _frozen(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    array.setflags(write=False)
+    return array
 
 
 def pack_ids(ids: Iterable[int], vocab_size: int) -> npt.NDArray[np.int32]:

@@ -6,9 +6,9 @@ Invariant: a `SamplingParams` that exists is valid for every model; what depends
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from types import MappingProxyType
 
 from decoding.errors import InvalidRequestError
@@ -27,15 +27,16 @@ class SamplingParams:
         max_tokens: most tokens to generate, at least 1.
         min_tokens: end-of-sequence tokens are forbidden before this many tokens were generated.
         temperature: logits are divided by it; 0 takes the most likely token (lowest id among equals).
-        top_k: keep the k most likely tokens; 0 keeps all.
-        top_p: keep the smallest set of tokens whose probability reaches this (Holtzman et al. 2020); in (0, 1].
+        top_k: keep the k most likely tokens and all that equal the last of them; 0 keeps all.
+        top_p: keep the smallest set of the most likely tokens whose probability reaches this, and all that equal the
+            last of them (Holtzman et al. 2020); in (0, 1].
         min_p: drop tokens less likely than this share of the most likely one; in [0, 1].
         repetition_penalty: divides positive and multiplies negative logits of tokens seen in prompt or output
             (Keskar et al. 2019); 1 is off.
         presence_penalty: subtracted once from logits of tokens seen in the output; in [-2, 2].
         frequency_penalty: subtracted once per occurrence in the output; in [-2, 2].
         logit_bias: added to the logits of these token ids, first of all stages; in [-100, 100].
-        bad_words: token-id sequences that never appear in the output.
+        bad_words: token-id sequences that are never completed, not even where they begin in the prompt.
         seed: 64-bit key of the draws; equal seeds give equal texts.
         logprobs: None for none, 0 for the chosen token's, k for the k most likely beside it.
         ignore_eos: end-of-sequence tokens do not end the text and are never drawn.
@@ -57,10 +58,10 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        _between("max_tokens", self.max_tokens, 1, 1 << 20)
-        _between("min_tokens", self.min_tokens, 0, self.max_tokens)
+        _whole("max_tokens", self.max_tokens, 1, 1 << 20)
+        _whole("min_tokens", self.min_tokens, 0, self.max_tokens)
         _between("temperature", self.temperature, 0.0, 100.0)
-        _between("top_k", self.top_k, 0, 1 << 30)
+        _whole("top_k", self.top_k, 0, 1 << 30)
         _between("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0.0:
             raise InvalidRequestError("sampling.top_p", "is 0; use a value in (0, 1], or temperature 0 for greedy")
@@ -68,9 +69,9 @@ class SamplingParams:
         _between("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         _between("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _between("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _between("seed", self.seed, 0, (1 << 64) - 1)
+        _whole("seed", self.seed, 0, (1 << 64) - 1)
         if self.logprobs is not None:
-            _between("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+            _whole("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         _between("logit_bias", len(self.logit_bias), 0, MAX_LOGIT_BIAS, what="number of entries")
         for token, bias in self.logit_bias.items():
             _between(f"logit_bias[{token}]", bias, -100.0, 100.0)
@@ -97,8 +98,14 @@ def _rebuild(values: dict[str, object]) -> SamplingParams:
     return SamplingParams(**values)  # type: ignore[arg-type]
 
 
+def _whole(name: str, value: int, low: int, high: int) -> None:
+    if not isinstance(value, Integral):
+        raise InvalidRequestError(f"sampling.{name}", f"value {value!r} is no whole number")
+    _between(name, value, low, high)
+
+
 def _between(name: str, value: float, low: float, high: float, what: str = "value") -> None:
-    if math.isnan(value) or not low <= value <= high:
+    if not low <= value <= high:  # so that NaN is outside, too
         raise InvalidRequestError(f"sampling.{name}", f"{what} {value!r} is outside [{low}, {high}]")
 
 

@@ -34,12 +34,11 @@ class LogitsReader(Protocol):
         ...
 
 
-def read_logits(logits_RV: torch.Tensor) -> LogitsReader:
-    """The reader for the tensor's device and dtype."""
-    logits_RV = logits_RV.detach()
+def read_logits(logits_RV: torch.Tensor, vocab_size: int) -> LogitsReader:
+    """The reader for the tensor's device and dtype, of its first ``vocab_size`` columns."""
     if logits_RV.device.type == "cpu" and logits_RV.dtype in (torch.float32, torch.float64):
-        return ArrayReader(logits_RV.numpy())
-    return TensorReader(logits_RV)
+        return ArrayReader(logits_RV.detach().numpy()[:, :vocab_size])
+    return TensorReader(logits_RV.detach()[:, :vocab_size])
 
 
 class ArrayReader:

@@ -27,7 +27,12 @@ class Walk:
 
 
 def walk(tree: DraftTree, drawn: Sequence[int]) -> Walk:
-    """Descend from node 0 along drawn tokens. ``drawn[i]`` is the target's token at node i."""
+    """Descend from node 0 along drawn tokens.
+
+    ``drawn[i]`` is the target's token at node i, or a number that is no token id where it has none: no child carries
+    that, so the walk ends there.
+    """
+    assert len(drawn) == len(tree)
     children = tree.children()
     nodes, tokens = [0], [drawn[0]]
     while True:

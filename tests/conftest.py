@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Timings never decide a test.
+settings.register_profile("espalier", deadline=None)
+settings.load_profile("espalier")
 
 from engine.loading.files import ModelFiles
 

@@ -54,6 +54,7 @@ def reference_draw(logits_V: np.ndarray, row: RowContext, vocab_size: int, eos_t
     return Draw(token=token, logprobs=TokenLogprobs(token=float(scaled[token]) - log_mass, top=top_list))
 
 
+@np.errstate(over="ignore")
 def move(x: np.ndarray, row: RowContext) -> None:
     params = row.params
     for token, bias in params.logit_bias.items():
@@ -89,10 +90,12 @@ def cut(scaled: np.ndarray, row: RowContext) -> None:
     if params.top_p < 1:
         weights = np.exp(scaled)
         mass = math.fsum(weights)
-        heavier = {value: math.fsum(weights[scaled > value]) for value in set(scaled.tolist())}
-        for token, value in enumerate(scaled.tolist()):
-            if heavier[value] >= params.top_p * mass:
-                scaled[token] = -np.inf
+        heavier = 0.0
+        for value in np.unique(scaled)[::-1]:
+            equals = scaled == value
+            if heavier >= params.top_p * mass:
+                scaled[equals] = -np.inf
+            heavier += math.fsum(weights[equals])
     scaled[np.exp(scaled) < params.min_p] = -np.inf
 
 

@@ -89,7 +89,7 @@ def assert_equal(fast: Draw, slow: Draw) -> None:
 
 
 @given(batches())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_pipeline_equals_the_twin(twin, batch):
     vocab_size, eos, logits_RV, rows = batch
     before = logits_RV.clone()
@@ -102,7 +102,7 @@ def test_pipeline_equals_the_twin(twin, batch):
 
 
 @given(batches(), st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_row_alone_equals_the_row_in_a_batch_bit_for_bit(batch, random):
     vocab_size, eos, logits_RV, rows = batch
     pipeline = LogitsPipeline(vocab_size, eos)
@@ -115,7 +115,7 @@ def test_a_row_alone_equals_the_row_in_a_batch_bit_for_bit(batch, random):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @given(batches())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_half_precision_is_read_as_float32(dtype, batch):
     vocab_size, eos, logits_RV, rows = batch
     pipeline = LogitsPipeline(vocab_size, eos)
