@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from engine.loading.files import ModelFiles
+
 # Timings never decide a test.
 settings.register_profile("espalier", deadline=None)
 settings.load_profile("espalier")
-
-from engine.loading.files import ModelFiles
 
 
 @pytest.fixture(scope="session")
