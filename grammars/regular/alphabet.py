@@ -1,7 +1,7 @@
 """The characters that a set of classes can tell apart, as bit sets over minterms.
 
-A minterm is a maximal set of code points that lie in exactly the same classes; a guard is an `int` with bit m set for each
-minterm m in it. Invariant: minterms are disjoint and together hold every Unicode scalar value.
+A minterm is a maximal set of code points that lie in exactly the same classes; a guard is an `int` with bit m set for
+each minterm m in it. Invariant: minterms are disjoint and together hold every Unicode scalar value.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Deterministic automata over bytes, built a row at a time.
 
-A state is a term (between two characters) or a place inside a UTF-8 sequence. Invariant: every state but DEAD can be completed
-to a word, so that whoever follows rows never meets a dead end, and every word is valid UTF-8.
+Invariant: every state but DEAD can be completed to a word, so that whoever follows rows never meets a dead end, and
+every word is valid UTF-8.
 """
 
 from __future__ import annotations
 
 from threading import RLock
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import kinds as k
+from grammars.regular.byte_rows import ByteRows, Meaning
 from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
@@ -20,22 +22,23 @@ from grammars.regular.liveness import Liveness
 from grammars.regular.lowering import Lowering
 from grammars.regular.nodes import Expression
 from grammars.regular.terms import WorkExhaustedError
-from grammars.regular.utf8 import leads
 
-DEAD = 0
-UNBUILT = -1
-
-Arcs = tuple[tuple[int, int], ...]
-Place = tuple[int, int, int, int, Arcs]
-"""Inside a character: bytes left, base code point, range of the next byte, and (guard, term) pairs."""
+DEAD: Final = 0
+UNBUILT: Final = -1
 
 
 class Automaton:
-    """The automaton of one expression. States are integers from 1; DEAD (0) is the empty language and is never entered.
+    """The automaton of one expression. States are integers from 1; DEAD (0) is the empty language and never entered.
 
-    ``table`` (int32 [capacity, 256]) and ``accepts`` (bool [capacity]) are there for compiled walkers: the first element of a row
-    that is not built yet is UNBUILT (-1), so are all others. Both arrays are replaced by larger ones when states are added, so
-    fetch them again after every call of `row`. Safe to share between threads.
+    Safe to share between threads. Pickling keeps the language; states are built, and numbered, anew.
+
+    Attributes:
+        start: the state before the first byte; DEAD where the language is empty.
+        num_states: one more than the highest state so far.
+        table: int32 [capacity, 256], the rows built so far; all of a row that is not built is UNBUILT (-1).
+        accepts: bool [capacity], whether the bytes up to a state are a word.
+            Both arrays are replaced by larger ones as states are added: a compiled walker that finds UNBUILT calls
+            `row` and fetches them again.
     """
 
     def __init__(self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> None:
@@ -47,25 +50,23 @@ class Automaton:
         self.table[DEAD] = DEAD
         self.num_states = 1
         self._lock = RLock()
-        self._completions = Completions(self.row, self.accepting, self._bound)
-        self._meaning: list[int | Place] = [k.EMPTY]
-        self._states: dict[int | Place, int] = {k.EMPTY: DEAD}
+        self._meaning: list[Meaning] = [k.EMPTY]
+        self._states: dict[Meaning, int] = {k.EMPTY: DEAD}
         try:
             lowering = Lowering(expression, limits)
             self._terms = lowering.terms
-            self._derivatives = Derivatives(lowering.terms, lowering.machines)
-            self._liveness = Liveness(self._derivatives)
-            self._alphabet = lowering.terms.alphabet
-            self._leads = leads(self._alphabet)
-            self._beyond_ascii = self._alphabet.within(128, 0x10FFFF)
-            self.start = self._state(lowering.start) if self._liveness.live(lowering.start) else DEAD
+            derivatives = Derivatives(lowering.terms, lowering.machines)
+            liveness = Liveness(derivatives)
+            self._rows = ByteRows(derivatives, liveness, self._number)
+            self.start = self._number(lowering.start) if liveness.live(lowering.start) else DEAD
         except WorkExhaustedError:
             raise ConstraintError(
                 "expression", f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
+        self._completions = Completions(self.row, self.accepting, self._bound)
 
     def __reduce__(self) -> tuple[type[Automaton], tuple[Expression, RegularLimits]]:
-        """Pickle the language; states are built, and numbered, anew."""
+        """The language and its limits."""
         return Automaton, (self.expression, self.limits)
 
     @property
@@ -90,8 +91,8 @@ class Automaton:
         """The successors of a state, int32 [256]; DEAD where no word goes on with that byte. Do not write to it.
 
         Raises:
-            GrammarStateError: the row takes more work than `limits.row_work` (the automaton stays usable), or there are more
-                states than `limits.max_states`.
+            GrammarStateError: the row takes more work than `limits.row_work` (the automaton stays usable), or there are
+                more states than `limits.max_states`.
         """
         row: NDArray[np.int32] = self.table[state]
         if row[0] != UNBUILT:
@@ -116,83 +117,39 @@ class Automaton:
         return self.accepting(self.walk(data))
 
     def distance(self, state: int) -> int:
-        """Bytes of the shortest completion of a state but DEAD. Raises GrammarStateError where that takes too much work."""
+        """Bytes of the shortest completion of a live state. Raises GrammarStateError where that is too much work."""
         with self._lock:
             return self._completions.distance(state)
 
     def completion(self, state: int) -> bytes:
-        """A shortest completion of a state but DEAD. Raises GrammarStateError where that takes too much work."""
+        """A shortest completion of a live state. Raises GrammarStateError where that is too much work."""
         with self._lock:
             return self._completions.completion(state)
 
     def _bound(self, state: int) -> int:
+        """A lower bound of `distance`."""
         meaning = self._meaning[state]
         if isinstance(meaning, int):
             return self._terms.shortest[meaning]
-        left, _, _, _, arcs = meaning
-        return left + min(self._terms.shortest[target] for _, target in arcs)
+        block, arcs = meaning
+        return block.left + min(self._terms.shortest[target] for _, target in arcs)
 
     def _build(self, state: int) -> None:
         self._terms.allowance = self.limits.row_work
-        meaning = self._meaning[state]
-        row = np.zeros(256, np.int32)
         try:
-            if isinstance(meaning, int):
-                self._fill_between(row, meaning)
-            else:
-                self._fill_inside(row, meaning)
+            row = self._rows.row(self._meaning[state])
         except WorkExhaustedError:
             raise GrammarStateError(
-                f"one step of a regular expression took more than {self.limits.row_work} steps of work; simplify it"
+                f"one byte of a regular language took more than {self.limits.row_work} steps of work; simplify it"
             ) from None
         self.table[state] = row
 
-    def _fill_between(self, row: NDArray[np.int32], term: int) -> None:
-        arcs = [(guard, target) for guard, target in self._derivatives.step(term) if self._liveness.live(target)]
-        multibyte = []
-        for guard, target in arcs:
-            row[self._alphabet.ascii_bytes(guard)] = self._state(target)
-            if guard & self._beyond_ascii:
-                multibyte.append((guard, target))
-        if multibyte:
-            for lead in self._leads:
-                place = self._place(lead.left, lead.base, lead.first, lead.last, lead.guard, multibyte)
-                if place is not None:
-                    row[lead.bytes] = self._state(place)
-
-    def _fill_inside(self, row: NDArray[np.int32], place: Place) -> None:
-        left, base, first, last, arcs = place
-        size = 64 ** (left - 1)
-        if len(arcs) == 1 and arcs[0][0] == 0:
-            target = arcs[0][1] if left == 1 else (left - 1, 0, 0x80, 0xBF, arcs)
-            row[first : last + 1] = self._state(target)
-            return
-        for byte in range(first, last + 1):
-            block = base + (byte - 0x80) * size
-            inside = self._alphabet.within(block, block + size - 1)
-            if left == 1:
-                row[byte] = next((self._state(target) for guard, target in arcs if guard & inside), DEAD)
-            else:
-                below = self._place(left - 1, block, 0x80, 0xBF, inside, arcs)
-                row[byte] = DEAD if below is None else self._state(below)
-
-    def _place(
-        self, left: int, base: int, first: int, last: int, inside: int, arcs: list[tuple[int, int]] | Arcs
-    ) -> Place | None:
-        """A place inside a character; where all its code points lead to one term, the guard 0 stands for all of them."""
-        kept = tuple((guard & inside, target) for guard, target in arcs if guard & inside)
-        if not kept:
-            return None
-        if len(kept) == 1 and kept[0][0] == inside:
-            return left, 0, first, last, ((0, kept[0][1]),)
-        return left, base, first, last, kept
-
-    def _state(self, meaning: int | Place) -> int:
+    def _number(self, meaning: Meaning) -> int:
         state = self._states.get(meaning)
         if state is None:
             state = self.num_states
             if state >= self.limits.max_states:
-                raise GrammarStateError(f"a regular expression needs more than {state} states; simplify it")
+                raise GrammarStateError(f"a regular language took more than {state} states; simplify it")
             if state == len(self.accepts):
                 self._grow()
             self._meaning.append(meaning)

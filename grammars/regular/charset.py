@@ -1,7 +1,7 @@
 """Sets of code points as inversion lists.
 
-Invariant: a set holds Unicode scalar values only; surrogates (U+D800 to U+DFFF) are in no set, so that every language built
-from sets consists of valid UTF-8.
+Invariant: a set holds Unicode scalar values only; surrogates (U+D800 to U+DFFF) are in no set, so that every language
+built from sets consists of valid UTF-8.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SURROGATES = (0xD800, 0xE000)
 class CharSet:
     """An immutable set of code points. Build it with `of`, `span` or `from_ranges`.
 
-    ``bounds`` is strictly increasing and of even length; code points in [bounds[0], bounds[1]), [bounds[2], bounds[3]), ...
-    are members (an inversion list).
+    ``bounds`` is strictly increasing and of even length; code points in [bounds[0], bounds[1]), [bounds[2], bounds[3]),
+    ... are members (an inversion list).
     """
 
     bounds: tuple[int, ...]

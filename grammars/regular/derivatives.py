@@ -1,8 +1,9 @@
 """Derivatives of terms by every character at once.
 
-`arcs(t)` lists (guard, target) pairs with disjoint guards: after a character of the guard, what is left of t is the target; on
-characters of no guard nothing is left (Brzozowski 1964; the guards are the derivative classes of Owens, Reppy and Turon 2009).
-Invariant: no target is EMPTY. `step` is `arcs` for a language that stands alone: it also moves the text behind BEHIND terms.
+`arcs(t)` lists (guard, target) pairs with disjoint guards: after a character of the guard, what is left of t is the
+target; on characters of no guard nothing is left (Brzozowski 1964; the guards are the derivative classes of Owens,
+Reppy and Turon 2009). Invariant: no target is EMPTY. `step` is `arcs` for a language that stands alone: it also moves
+the text behind BEHIND terms.
 """
 
 from __future__ import annotations
@@ -243,22 +244,24 @@ class Derivatives:
             return term
         kind, args = terms.kind[term], terms.args[term]
         if kind == k.CAT:
-            heads = []
-            while terms.kind[term] == k.CAT:
-                head, term = terms.args[term]
-                heads.append(self._rename(head, renamed))
-            term = self._rename(term, renamed)
-            for head in reversed(heads):
-                term = terms.cat(head, term)
-            return term
+            return self._rename_list(term, renamed)
         if kind == k.REP:
             return terms.repeat(self._rename(args[0], renamed), args[1], args[2])
         inner = [self._rename(m, renamed) for m in args]
-        if kind == k.OR:
-            return terms.union(inner)
-        if kind == k.AND:
-            return terms.intersection(inner)
+        if kind in (k.OR, k.AND):
+            return terms.union(inner) if kind == k.OR else terms.intersection(inner)
         return terms.complement(inner[0]) if kind == k.NOT else terms.ahead(inner[0])
+
+    def _rename_list(self, term: int, renamed: dict[int, int]) -> int:
+        terms = self.terms
+        heads = []
+        while terms.kind[term] == k.CAT:
+            head, term = terms.args[term]
+            heads.append(self._rename(head, renamed))
+        term = self._rename(term, renamed)
+        for head in reversed(heads):
+            term = terms.cat(head, term)
+        return term
 
 
 def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:

@@ -1,8 +1,8 @@
 """The algebra of regular languages of texts (sequences of Unicode scalar values).
 
-Operands are languages of whole texts: anchors and look-around inside one operand of an intersection, a complement, a tag or
-a JSON string see that operand alone; `scope` does the same for concatenation, union and repetition. Invariant: functions
-return new nodes, simplified where that costs nothing; no operator ever unrolls a count.
+Operands are languages of whole texts: anchors and look-around inside one operand of an intersection, a complement, a
+tag or a JSON string see that operand alone; `scope` does the same for concatenation, union and repetition. Invariant:
+functions return new nodes, simplified where that costs nothing; no operator ever unrolls a count.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ def scope(body: Expression) -> Expression:
 def json_string(body: Expression, *, escapes: Escapes = "any") -> Expression:
     r"""The JSON strings, quotes included, whose decoded text is a word of the body (RFC 8259, section 7).
 
-    ``escapes="any"`` admits every spelling of a character: raw where legal, the short escapes, ``\uXXXX`` (surrogate pairs
-    whole). ``"canonical"`` admits one: raw where legal, else the short escape, else ``\u00xx`` in lower case.
+    ``escapes="any"`` admits every spelling of a character: raw where legal, the short escapes, ``\uXXXX`` (surrogate
+    pairs whole). ``"canonical"`` admits one: raw where legal, else the short escape, else ``\u00xx`` in lower case.
     """
     return n.JsonString(operands=(body,), escapes=escapes, depth=body.depth + 1, size=body.size + 1)
 

@@ -8,9 +8,9 @@ A JSON term is a pair of a text term and a place in a spelling:
     HEX    1 to 3 hexadecimal digits to go        a block of 16^k code points
     PAIR   \ud, then [89ab] X X \ u d [c-f] X X   a block of the code points above U+FFFF
 
-Each digit narrows a block of code points that are still possible. Where all of a block leads to one text term the block is
-forgotten, so that the states are as few as the text allows. Invariant: a half of a surrogate pair is always followed by the
-other half.
+Each digit narrows a block of code points that are still possible. Where all of a block leads to one text term the block
+is forgotten, so that the states are as few as the text allows. Invariant: a half of a surrogate pair is always followed
+by the other half.
 """
 
 from __future__ import annotations

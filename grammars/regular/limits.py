@@ -1,7 +1,7 @@
 """Bounds of size and work for regular languages.
 
-Invariant: every bound turns into a `ConstraintError` while a language is built and into a `GrammarStateError` while it is
-walked; nothing is cut in silence.
+Invariant: every bound turns into a `ConstraintError` while a language is built and into a `GrammarStateError` while it
+is walked; nothing is cut in silence.
 """
 
 from __future__ import annotations

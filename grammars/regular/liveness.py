@@ -1,8 +1,8 @@
 """Whether a term's language has a word at all.
 
-Positive terms are non-empty by construction; intersections, complements and look-around are searched, best first, until a
-word or a term known to have one turns up. Invariant: the answer is exact; a search that exceeds the allowance of its table
-raises instead of guessing.
+Positive terms are non-empty by construction; intersections, complements and look-around are searched, best first, until
+a word or a term known to have one turns up. Invariant: the answer is exact; a search that exceeds the allowance of its
+table raises instead of guessing.
 """
 
 from __future__ import annotations

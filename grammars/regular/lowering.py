@@ -1,7 +1,7 @@
 """Expressions to terms.
 
-Invariant: the operands of intersections, complements, tags and JSON strings are closed, so that terms under AND, NOT, TAG and
-JSON reach out of themselves only inside a look-ahead.
+Invariant: the operands of intersections, complements, tags and JSON strings are closed, so that terms under AND, NOT,
+TAG and JSON reach out of themselves only inside a look-ahead.
 """
 
 from __future__ import annotations
@@ -39,9 +39,23 @@ class Lowering:
         self.terms = Terms(Alphabet(_classes(order, self.machines)))
         self.terms.allowance = limits.build_work
         self._lowered: dict[int, int] = {}
+        by_class: dict[type[n.Expression], Callable[..., int]] = {
+            n.Chars: self._chars,
+            n.MachineLanguage: self._machine,
+            n.Concat: self._concat,
+            n.Union: self._union,
+            n.Intersection: self._intersection,
+            n.Complement: self._complement,
+            n.Repeat: self._repeat,
+            n.LookAhead: self._look_ahead,
+            n.LookBehind: self._look_behind,
+            n.Scope: self._closed,
+            n.JsonString: self._json_string,
+            n.Tagged: self._tagged,
+        }
         for node in order:
             if not isinstance(node, n.Text):  # lowered where it is used: not inside a list of words
-                self._lowered[id(node)] = _LOWER[type(node)](self, node)
+                self._lowered[id(node)] = by_class[type(node)](node)
         self.start = self.terms.scope(self._term(expression))
 
     def _collect_machine(self, node: n.Expression) -> None:
@@ -124,27 +138,11 @@ class Lowering:
         return self.terms.tag(node.label, self._closed(node))
 
 
-_LOWER: dict[type[n.Expression], Callable[..., int]] = {
-    n.Chars: Lowering._chars,
-    n.MachineLanguage: Lowering._machine,
-    n.Concat: Lowering._concat,
-    n.Union: Lowering._union,
-    n.Intersection: Lowering._intersection,
-    n.Complement: Lowering._complement,
-    n.Repeat: Lowering._repeat,
-    n.LookAhead: Lowering._look_ahead,
-    n.LookBehind: Lowering._look_behind,
-    n.Scope: Lowering._closed,
-    n.JsonString: Lowering._json_string,
-    n.Tagged: Lowering._tagged,
-}
-
-
 def _classes(order: list[n.Expression], machines: list[Machine]) -> Iterable[CharSet]:
     """Every set of characters that the terms will mention."""
     for machine in machines:
         yield from machine.classes()
-    texts = set()
+    texts: set[str] = set()
     for node in order:
         if isinstance(node, n.Chars):
             yield node.charset

@@ -1,16 +1,16 @@
 """A machine for unsigned decimals between two bounds that are multiples of a step: digit automata by exact arithmetic.
 
-All values are integers on the grid of 10^-places. After some digits the values that can still be reached are, for n more
-digits before the point, those of the interval [v 10^n, (v+1) 10^n) on that grid. Only while a bound cuts such an interval does
-a state remember v; otherwise the remainder modulo the step and the number of digits still needed and still allowed say it
-all, so that there are few states whatever the bounds. Invariant: a digit is offered only where a multiple of the step within
-the bounds can still be reached, which is decided by arithmetic, never by search.
+All values are integers on the grid of 10^-places. After some digits the values that can still be reached are, for n
+more digits before the point, those of the interval [v 10^n, (v+1) 10^n) on that grid. Only while a bound cuts such an
+interval does a state remember v; otherwise the remainder modulo the step and the number of digits still needed and
+still allowed say it all, so that there are few states whatever the bounds. Invariant: a digit is offered only where a
+multiple of the step within the bounds can still be reached, which is decided by arithmetic, never by search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from grammars.regular.charset import CharSet
@@ -22,7 +22,7 @@ _FREE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """Before the point: more digits needed and allowed, the value modulo the step, and the value while a bound cuts it."""
+    """Before the point: more digits needed and allowed, the value modulo the step, the value while a bound cuts it."""
 
     needed: int
     allowed: int
@@ -32,12 +32,12 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """After the point: places left, the value on the grid so far modulo the step, and the value while a bound cuts it."""
+    """After the point: places left, the value so far modulo the step, the value while a bound cuts it."""
 
     left: int
     remainder: int
     value: int
-    at_point: bool
+    at_point: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class Magnitude:
 
     @property
     def _unit(self) -> int:
-        return 10**self.places
+        unit: int = 10**self.places
+        return unit
 
     @property
     def _digits(self) -> int:
@@ -71,18 +72,14 @@ class Magnitude:
 
     def arcs(self, state: Hashable) -> Iterable[tuple[CharSet, Hashable]]:
         """Digits and the point, as far as they can lead to a value."""
-        found: dict[Hashable, list[int]] = {}
         for digit in range(10):
             target = self._after_digit(state, digit)
             if target is not None and self._reaches(target):
-                found.setdefault(target, []).append(digit)
-        for target, digits in found.items():
-            for digit in digits:
                 yield _DIGITS[digit], target
         if isinstance(state, _Whole) and state.needed == 0 and self.places:
             point = self._part(state.value if state.value != _FREE else state.remainder, 0, state.value != _FREE)
             if self._reaches(point):
-                yield _POINT, _Part(point.left, point.remainder, point.value, True)
+                yield _POINT, replace(point, at_point=True)
 
     def accepts(self, state: Hashable) -> bool:
         """The digits so far are a value within the bounds and a multiple of the step."""
@@ -140,7 +137,7 @@ class Magnitude:
         if exact:
             first, last = value * 10**left, (value + 1) * 10**left - 1
             exact = not (self.low <= first and last <= self.high)
-        return _Part(left, 0 if exact else value % self.step, value if exact else _FREE, False)
+        return _Part(left, 0 if exact else value % self.step, value if exact else _FREE)
 
     def _interval(self, value: int, more: int) -> tuple[int, int]:
         scale = 10**more * self._unit

@@ -82,14 +82,14 @@ class Repeat(Expression):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LookAhead(Expression):
-    """No characters; holds where what follows in the enclosing scope starts with a word of the operand (or does not)."""
+    """No characters; holds where what follows in the scope starts with a word of the operand (or does not)."""
 
     negative: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LookBehind(Expression):
-    """No characters; holds where what precedes in the enclosing scope ends with a word of the operand (or does not)."""
+    """No characters; holds where what precedes in the scope ends with a word of the operand (or does not)."""
 
     negative: bool
 

@@ -50,7 +50,9 @@ def _joined(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def absorb(terms: Terms, members: set[int]) -> set[int]:
-    """Drop t beside ``xt`` with nullable x, ``yt`` beside ``.*t`` for every y, and what reads nothing beside the empty text."""
+    """Drop t beside ``xt`` with nullable x, ``yt`` beside ``.*t`` for every y, and what reads nothing beside the empty
+    text.
+    """
     kind, args, nullable = terms.kind, terms.args, terms.nullable
     weaker: set[int] = set()
     searched: set[int] = set()

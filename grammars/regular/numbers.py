@@ -1,7 +1,8 @@
 """JSON numbers within bounds, as expressions (RFC 8259, section 6; JSON Schema 2020-12 validation, section 6.2).
 
-Every language is finite: digits are bounded, so that a model cannot write digits for ever. Invariant: each word, read as an
-exact decimal, keeps every bound asked for; exponents appear only where no bound and no divisor can be missed through them.
+Every language is finite: digits are bounded, so that a model cannot write digits for ever. Invariant: each word, read
+as an exact decimal, keeps every bound asked for; exponents appear only where no bound and no divisor can be missed
+through them.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ UNBOUNDED: Final = Bounds()
 def integer(bounds: Bounds = UNBOUNDED, *, zeros: int = 0, magnitude: int = SAFE_INTEGER) -> Expression:
     """Integers without leading zeros, ``-0`` included where 0 is.
 
-    ``zeros`` admits a point and so many zeros at most after it (JSON Schema counts 1.0 as an integer). Where there is no lower
-    (upper) bound, ``-magnitude`` (``magnitude``) is one, moved out as far as the other bound needs it.
+    ``zeros`` admits a point and so many zeros at most after it (JSON Schema counts 1.0 as an integer). Where there is
+    no lower (upper) bound, ``-magnitude`` (``magnitude``) is one, moved out as far as the other bound needs it.
 
     Raises:
         UnsupportedConstraintError: `multiple_of` has too many decimal places.
@@ -97,9 +98,9 @@ def number(
 ) -> Expression:
     """Decimals with at most so many digits on either side of the point.
 
-    Without bounds and divisor any exponent up to `EXPONENT` may follow. With bounds, numbers in scientific notation (one
-    digit from 1 to 9 before the point) are there as far as all numbers with their exponent keep the bounds; with a divisor
-    there are none.
+    Without bounds and divisor any exponent up to `EXPONENT` may follow. With bounds, numbers in scientific notation
+    (one digit from 1 to 9 before the point) are there as far as all numbers with their exponent keep the bounds; with a
+    divisor there are none.
 
     Raises:
         UnsupportedConstraintError: `multiple_of` or a bound has too many decimal places.

@@ -1,12 +1,12 @@
 """Terms: expressions over minterms, interned so that equal terms are one small integer.
 
-Terms that the rules of this module and of `normal_form` make alike are the same integer; a state of an automaton is a term.
-The rules are the similarity rules of Owens, Reppy and Turon (2009, section 4.1) and some that keep sets of counters small.
-Invariant: rules change how a language is written, never the language.
+Terms that the rules of this module and of `normal_form` make alike are the same integer; a state of an automaton is a
+term. The rules are the similarity rules of Owens, Reppy and Turon (2009, section 4.1) and some that keep sets of
+counters small. Invariant: rules change how a language is written, never the language.
 
-Zero-width terms: AHEAD(L) holds where all the text that is left is in L; BEHIND(L) holds where the text read since the term was
-made is in L, and L is derived along with every character read. SCOPE(x) confines both to x. A term is open if they reach
-out of it.
+Zero-width terms: AHEAD(L) holds where all the text that is left is in L; BEHIND(L) holds where the text read since the
+term was made is in L, and L is derived along with every character read. SCOPE(x) confines both to x. A term is open if
+they reach out of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Terms:
 
     Attributes:
         kind, args: of each term; see `kinds`.
-        nullable: EMPTY if the language lacks the empty text; EPSILON if it has it; CONDITIONAL if `accepts` must tell (never
+        nullable: EMPTY if the language lacks the empty text; EPSILON if it has it; CONDITIONAL if `accepts` must tell
+        (never
             for the head of a CAT); else the zero-width term under which it has it.
         shortest, longest: bounds of the code points of a word, at least and at most.
         open: look-around in it reaches out of it.
@@ -232,16 +233,16 @@ class Terms:
             return self.args[body][0]
         if body == EMPTY:
             return self.any_text
-        if body == EPSILON:
-            return self.repeat(self.any_char, 1, INFINITE)
-        if self.kind[body] == REP and self.args[body][0] == self.any_char:
-            _, least, most = self.args[body]
-            below = self.repeat(self.any_char, 0, least - 1) if least else EMPTY
-            above = self.repeat(self.any_char, most + 1, INFINITE) if most < INFINITE else EMPTY
-            return self.union((below, above))
+        if body == EPSILON or (self.kind[body] == REP and self.args[body][0] == self.any_char):
+            return self._other_lengths(*self.args[body][1:])
         nullable = {EMPTY: EPSILON, EPSILON: EMPTY}.get(self.nullable[body], CONDITIONAL)
         sure = self.longest[body] < INFINITE or self.shortest[body] > 0
         return self._intern(NOT, (body,), (nullable, int(nullable == EMPTY), INFINITE, self.open[body], sure))
+
+    def _other_lengths(self, least: int, most: int) -> int:
+        below = self.repeat(self.any_char, 0, least - 1) if least else EMPTY
+        above = self.repeat(self.any_char, most + 1, INFINITE) if most < INFINITE else EMPTY
+        return self.union((below, above))
 
     def ahead(self, language: int) -> int:
         """Nothing is read; all the text that is left is in the language."""
@@ -265,20 +266,22 @@ class Terms:
         if not self.open[body]:
             return body
         kind, args = self.kind[body], self.args[body]
-        if kind == OR:
-            return self.union([self.scope(m) for m in args])
-        if kind == AND:
-            return self.intersection([self.scope(m) for m in args])
+        if kind in (OR, AND):
+            closed = [self.scope(m) for m in args]
+            return self.union(closed) if kind == OR else self.intersection(closed)
         if kind == NOT:
             return self.complement(self.scope(args[0]))
         has_empty = EPSILON if self.accepts(body) else EMPTY
         if self.longest[body] == 0:
             return has_empty
-        if kind == CAT and self.kind[args[0]] == AHEAD:
-            return self.intersection((self.scope(self.args[args[0]][0]), self.scope(args[1])))
-        if kind == CAT and self.kind[args[0]] == BEHIND:
-            return self.scope(args[1]) if self.accepts(args[0]) else EMPTY
+        if kind == CAT and self.kind[args[0]] in (AHEAD, BEHIND):
+            return self._scope_under(*args)
         return self._intern(SCOPE, (body,), (has_empty, self.shortest[body], self.longest[body], False, False))
+
+    def _scope_under(self, condition: int, body: int) -> int:
+        if self.kind[condition] == AHEAD:
+            return self.intersection((self.scope(self.args[condition][0]), self.scope(body)))
+        return self.scope(body) if self.accepts(condition) else EMPTY
 
     def tag(self, label: int, body: int) -> int:
         """The body under a label."""

@@ -1,7 +1,7 @@
 """A machine for a finite list of words: a sorted array walked as if it were a trie.
 
-Invariant: a state (low, high, depth) stands for the words at positions low to high - 1, which share their first ``depth``
-characters; there is at least one.
+Invariant: a state (low, high, depth) stands for the words at positions low to high - 1, which share their first
+``depth`` characters; there is at least one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The formats that JSON Schema names (2020-12 validation, section 7.3), as expressions.
 
-Invariant: every word of a format is valid by the text that defines the format; what a regular language cannot say is left
-out, never let through.
+Invariant: every word of a format is valid by the text that defines the format; what a regular language cannot say is
+left out, never let through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Host names, internet addresses and mailboxes (RFC 1123, 2673, 4291, 5321, 6531).
 
-Invariant: a host name's label is neither an encoded label (``xn--``) nor reserved (any ``--`` in the third and fourth place):
-whether an encoded label is valid is no regular property.
+Invariant: a host name's label is neither an encoded label (``xn--``) nor reserved (any ``--`` in the third and fourth
+place): whether an encoded label is valid is no regular property.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _IDN_LETTER: Final = (
     "0-9A-Za-z\xdf-\xf6\xf8-\xff\u03b1-\u03c9\u0430-\u044f\u0905-\u0914\u0e01-\u0e2e"
     "\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 )
-"""Letters of scripts written from left to right that no mapping changes: small Latin, Greek and Cyrillic ones, Devanagari,
-Thai, kana, Han and Hangul. Other labels may be valid, too, by rules that are no regular property (RFC 5892, 5893)."""
+"""Letters of scripts written from left to right that no mapping changes: small Latin, Greek and Cyrillic ones,
+Devanagari, Thai, kana, Han and Hangul. Other labels may be valid, too, by rules that are no regular property (RFC 5892,
+5893).
+"""
 _IDN_LABEL: Final = f"(?!..--)[{_IDN_LETTER}](?:[{_IDN_LETTER}-]{{0,13}}[{_IDN_LETTER}])?"
 _ATOM: Final = "[0-9A-Za-z!#$%&'*+/=?^_`{|}~-]"
 _IDN_ATOM: Final = f"[{_IDN_LETTER}!#$%&'*+/=?^_`{{|}}~-]"
@@ -61,8 +63,8 @@ def email() -> Expression:
 
 
 def idn_email() -> Expression:
-    """A mailbox with letters of other scripts (see `_IDN_LETTER`); host labels decoded, at most 15 letters long so that their
-    encoded form stays within 63 characters.
+    """A mailbox with letters of other scripts (see `_IDN_LETTER`); host labels decoded, at most 15 letters long so that
+    their encoded form stays within 63 characters.
     """
     host = intersection(compile_regex(rf"{_IDN_LABEL}(?:\.{_IDN_LABEL}){{0,3}}"), length(1, 63))
     return _mailbox(rf"{_IDN_ATOM}+(?:\.{_IDN_ATOM}+)*|{_QUOTED}", host)

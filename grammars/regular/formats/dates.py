@@ -57,8 +57,8 @@ def duration() -> Expression:
 class _LeapSecond:
     """``HH:MM:60``, a fraction, and an offset by which it is 23:59 in UTC.
 
-    States: the text of the local time so far; then (its minute of the day, digits of the fraction or -1 where there is none);
-    then the text that is left.
+    States: the text of the local time so far; then (its minute of the day, digits of the fraction or -1 where there is
+    none); then the text that is left.
     """
 
     def start(self) -> Hashable | None:

@@ -1,13 +1,14 @@
 r"""Regular expressions as a format (ECMA-262), as far as they are regular themselves.
 
-Groups inside groups go three levels deep. Left out, since a regular language cannot tell whether they are valid or since
-engines disagree: back-references, look-behind, named groups, property escapes, counts whose order would have to be compared,
-and ranges of a class other than between two digits, two small or two capital letters in order.
-Invariant: every word compiles in Python's `re`, and under ECMA-262 with and without the u flag.
+Groups inside groups go three levels deep. Left out, since a regular language cannot tell whether they are valid or
+since engines disagree: back-references, look-behind, named groups, property escapes, counts whose order would have to
+be compared, and ranges of a class other than between two digits, two small or two capital letters in order. Invariant:
+every word compiles in Python's `re`, and under ECMA-262 with and without the u flag.
 """
 
 from __future__ import annotations
 
+import string
 from typing import Final
 
 from grammars.regular.charset import ANY, CharSet
@@ -50,8 +51,5 @@ def _class(escape: Expression) -> Expression:
 
 def _ranges() -> Expression:
     """``a-f``, with ends in order."""
-    parts = []
-    for first, last in (("0", "9"), ("a", "z"), ("A", "Z")):
-        for low in range(ord(first), ord(last) + 1):
-            parts.append(concat(literal(f"{chr(low)}-"), chars(CharSet.span(chr(low), last))))
-    return union(*parts)
+    ordered = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
+    return union(*(concat(literal(f"{run[i]}-"), chars(run[i:])) for run in ordered for i in range(len(run))))

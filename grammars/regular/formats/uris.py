@@ -15,7 +15,7 @@ _ENCODED: Final = "%[0-9A-Fa-f]{2}"
 _DELIMITERS: Final = "!$&'()*+,;="
 _UNRESERVED: Final = r"A-Za-z0-9._~\-"
 _BEYOND_ASCII: Final = (
-    "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"  # noqa: RUF001 (the ranges of RFC 3987)
+    "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
     + "".join(f"{chr(plane << 16)}-{chr((plane << 16) + 0xFFFD)}" for plane in range(1, 14))
     + "\U000e1000-\U000efffd"
 )

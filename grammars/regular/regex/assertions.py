@@ -1,7 +1,7 @@
 r"""Anchors and word boundaries in terms of look-around.
 
-Invariant: `START` and `END` are single objects, so that an anchor at the edge of a pattern is known by identity and costs
-nothing.
+Invariant: `START` and `END` are single objects, so that an anchor at the edge of a pattern is known by identity and
+costs nothing.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def compile_regex(
 
     Raises:
         ConstraintError: the pattern is malformed or exceeds a limit.
-        UnsupportedConstraintError: it uses back-references, conditional or atomic groups, possessive quantifiers, a look-ahead
+        UnsupportedConstraintError: it uses back-references, conditional or atomic groups, possessive quantifiers, a
+        look-ahead
             inside a look-behind, or an unknown Unicode property.
     """
     chosen = PYTHON if dialect == "python" else ECMA

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from grammars.regular.charset import CharSet
 from grammars.regular.expressions import Expression
@@ -33,6 +34,14 @@ Item = CharSet | Expression
 """What an escape stands for: characters, or an assertion."""
 
 
+class Escape(Protocol):
+    """Reads what follows a backslash."""
+
+    def __call__(self, source: Source, flags: Flags, *, in_class: bool) -> Item:
+        """Always characters where it stands in a class."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """The differences between dialects."""
@@ -44,8 +53,7 @@ class Dialect:
     """What ``.`` leaves out without the s flag, and where ``^`` and ``$`` hold with the m flag."""
     end: Expression
     """``$`` without the m flag."""
-    escape: Callable[[Source, Flags, bool], Item]
-    """Reads what follows a backslash; the boolean tells that it stands in a class."""
+    escape: Escape
     word: Callable[[Flags], CharSet]
     """Word characters, for word boundaries."""
     fold: Callable[[CharSet, Flags], CharSet]

@@ -1,5 +1,5 @@
-r"""The syntax of ECMA-262 regular expressions by code points (the u flag), with what Annex B of the standard tolerates and
-people write: identity escapes of any character, lone braces and brackets, classes as ends of a range.
+r"""The syntax of ECMA-262 regular expressions by code points (the u flag), with what Annex B of the standard tolerates
+and people write: identity escapes of any character, lone braces and brackets, classes as ends of a range.
 
 Invariant: a pattern that is legal under the u flag has the language that it has there.
 """
@@ -22,32 +22,28 @@ _WORD: Final = CharSet.of("_") | _DIGIT | CharSet.span("a", "z") | CharSet.span(
 _SPACE: Final = (
     CharSet.of("\t\v\f\ufeff \xa0\u1680\u202f\u205f\u3000") | CharSet.span("\u2000", "\u200a") | LINE_TERMINATORS
 )
-_CLASSES: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE, "D": ~_DIGIT, "W": ~_WORD, "S": ~_SPACE}
-_CONTROLS: Final = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SETS: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE, "D": ~_DIGIT, "W": ~_WORD, "S": ~_SPACE} | {
+    letter: CharSet.of(meant) for letter, meant in zip("fnrtv", "\f\n\r\t\v", strict=True)
+}
 
 
-def _escape(source: Source, flags: Flags, in_class: bool) -> Item:
+def _escape(source: Source, flags: Flags, *, in_class: bool) -> Item:
     letter = source.take()
-    if letter in _CLASSES:
-        return _CLASSES[letter]
+    if letter in _SETS:
+        return _SETS[letter]
     if letter in "bB" and not in_class:
         return assertions.word_boundary(_word(flags), negative=letter == "B")
     if letter in DIGITS:
-        return _number(source, letter, in_class)
-    if letter in "xu":
-        return _hexadecimal(source, letter)
-    if letter == "c":
-        return _control(source)
+        return _number(source, letter, in_class=in_class)
     if letter in "pP" and source.peek() == "{":
         return unicode_property(source, letter)
     if letter == "k" and source.peek() == "<" and not in_class:
         source.unsupported("back-reference \\k: back-references are not regular")
-    if letter == "b":
-        return CharSet.of("\b")
-    return CharSet.of(_CONTROLS.get(letter, letter))
+    by_code = {"x": _hexadecimal, "u": _hexadecimal, "c": _control}.get(letter)
+    return by_code(source, letter) if by_code else CharSet.of("\b" if letter == "b" else letter)
 
 
-def _number(source: Source, first: str, in_class: bool) -> CharSet:
+def _number(source: Source, first: str, *, in_class: bool) -> CharSet:
     r"""``\0``, a back-reference where there are as many groups, else an octal escape or the digit itself (Annex B)."""
     start = source.position
     digits = first + source.run(DIGITS, 9)
@@ -107,7 +103,7 @@ def _scalar(source: Source, code_point: int) -> CharSet:
     return CharSet.of(chr(code_point))
 
 
-def _control(source: Source) -> CharSet:
+def _control(source: Source, _letter: str) -> CharSet:
     if source.peek() and source.peek() in string.ascii_letters:
         return CharSet.of(chr(ord(source.take()) % 32))
     source.position -= 1  # the c is read again: a lone \c is a backslash and a c

@@ -80,7 +80,7 @@ class Parser:
         if character == "[":
             return e.chars(self._class())
         if character == "\\":
-            item = self._dialect.escape(self._source, flags, False)
+            item = self._dialect.escape(self._source, flags, in_class=False)
             return self._characters(item) if isinstance(item, CharSet) else item
         return self._characters(CharSet.of(character))
 
@@ -219,7 +219,7 @@ class Parser:
         character = self._source.take()
         if character != "\\":
             return CharSet.of(character)
-        item = self._dialect.escape(self._source, self._flags, True)
+        item = self._dialect.escape(self._source, self._flags, in_class=True)
         assert isinstance(item, CharSet)
         return item
 

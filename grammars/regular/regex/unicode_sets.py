@@ -35,8 +35,9 @@ _WHITE_SPACE: Final = CharSet.of("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u2
 
 
 def property_set(name: str) -> CharSet | None:
-    r"""The set of ``\p{name}``: a general category (short or long name, ``gc=`` or ``General_Category=`` before it) or one of
-    Any, Assigned, ASCII, ASCII_Hex_Digit, Lowercase, Uppercase and White_Space (UTS 18). None for any other name.
+    r"""The set of ``\p{name}``: a general category (short or long name, ``gc=`` or ``General_Category=`` before it) or
+    one of Any, Assigned, ASCII, ASCII_Hex_Digit, Lowercase, Uppercase and White_Space (UTS 18). None for any other
+    name.
     """
     key, _, value = name.rpartition("=")
     if key and _loose(key) not in ("gc", "general_category"):
@@ -54,8 +55,8 @@ def python_class(letter: str) -> CharSet:
     found = []
     for scanned in _SCANNED:
         text = "".join(map(chr, scanned))
-        for match in re.finditer(rf"\{letter}+", text):
-            found.append((scanned.start + match.start(), scanned.start + match.end() - 1))
+        spans = (match.span() for match in re.finditer(rf"\{letter}+", text))
+        found += [(scanned.start + first, scanned.start + end - 1) for first, end in spans]
     return CharSet.from_ranges(found)
 
 
@@ -79,8 +80,7 @@ def _categories() -> dict[str, CharSet]:
 
 
 @cache
-def _cased(lower: bool) -> CharSet:
-    test = str.islower if lower else str.isupper
+def _cased(test: Callable[[str], bool]) -> CharSet:
     return CharSet.from_ranges((c, c) for c in range(0x20000) if test(chr(c)))
 
 
@@ -89,8 +89,8 @@ _BINARY: Final = {
     "assigned": lambda: ~_categories()["Cn"],
     "ascii": lambda: CharSet.from_ranges([(0, 127)]),
     "ascii_hex_digit": lambda: CharSet.of("0123456789abcdefABCDEF"),
-    "lowercase": lambda: _cased(True),
-    "uppercase": lambda: _cased(False),
+    "lowercase": lambda: _cased(str.islower),
+    "uppercase": lambda: _cased(str.isupper),
     "white_space": lambda: _WHITE_SPACE,
 }
 
@@ -139,7 +139,9 @@ def _orbits(key: Callable[[str], str]) -> dict[int, tuple[int, ...]]:
 
 
 def _one(change: Callable[[str], str], character: str) -> str:
-    """A change of case as long as it gives one character (the simple mapping, for all but U+0130, whose lower case is i)."""
+    """A change of case as long as it gives one character (the simple mapping, for all but U+0130, whose lower case is
+    i).
+    """
     changed = change(character)
     return changed if len(changed) == 1 else "i" if character == "İ" else character
 
