@@ -39,30 +39,31 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command."""
     made = argparse.ArgumentParser(
         prog="espalier demo",
-        description="Start a server, send it constrained requests at once, and check every answer independently.",
+        description="Start a server, send it constrained requests at once, and check every answer independently. "
+        "Other flags are handed to `espalier serve`.",
         allow_abbrev=False,
     )
     made.add_argument(
         "--startup-timeout", type=float, default=1800.0, metavar="SECONDS", help="for fetching, converting and loading"
     )
-    made.add_argument("serve", nargs="*", metavar="-- SERVE_FLAGS", help="after --: flags for `espalier serve`")
     return made
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code is an ExitCode."""
-    options = make_parser().parse_args(argv)
+    options, serve_flags = make_parser().parse_known_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: the server is stopped on the way out
-    return finish(lambda: _run(options))
+    return finish(lambda: _run(options.startup_timeout, serve_flags))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(startup_timeout: float, serve_flags: Sequence[str]) -> int:
     console = Console()
     console.print("Starting a server; the first start fetches the default model.")
     address = free_loopback_address()
-    command = [sys.executable, "-m", "service.cli.main", "serve", "--address", address, *options.serve]
+    quiet = ["--log-level", "warning"]  # a line for each request would tear the streamed text apart
+    command = [sys.executable, "-m", "service.cli.main", "serve", "--address", address, *quiet, *serve_flags]
     try:
-        with child_server(command, address, startup_timeout=options.startup_timeout):
+        with child_server(command, address, startup_timeout=startup_timeout):
             outcomes = asyncio.run(_ask_all(address, console))
     except ChildServerError as error:
         say(str(error))
