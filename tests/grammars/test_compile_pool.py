@@ -1,0 +1,359 @@
+"""The pool against compile functions that crash, spin, leak and lie."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+
+from decoding.errors import CapacityError, ConstraintError, UnavailableError, UnsupportedConstraintError
+from grammars.compiling.pool import CompilePool, PoolOptions
+from grammars.compiling.process import WorkerTimeoutError
+from grammars.compiling.result import CompilerCrashError
+from grammars.constraint import ConstraintKind, ConstraintSpec
+from grammars.limits import ConstraintLimits
+from grammars.matching.trie import TokenTrie
+from grammars.vocabulary import Vocabulary
+
+TRIE = TokenTrie.of(Vocabulary(tokens=(b"", b"a", b"b"), special_ids=frozenset({0}), eos_ids=(0,), size=8))
+
+COMPILERS = '''
+import os, sys, time
+from pathlib import Path
+from decoding.errors import UnsupportedConstraintError
+from grammars.compiling.result import CompiledConstraint
+
+LEAK = []
+
+class Grammar:
+    """Carries what a test wants to know of the worker."""
+
+    num_states = 1
+
+    def __init__(self, key, trie, facts):
+        self.key, self.trie, self.facts = key, trie, facts
+        self.num_bytes = 1000
+
+def recurse():
+    return recurse()
+
+def by_command(spec, trie, *, limits, backend):
+    """The text of the constraint is a command and its arguments."""
+    command, *arguments = spec.text.split() or ["nothing"]
+    with Path(os.environ["COMPILE_LOG"]).open("a") as log:
+        log.write(spec.text + "\\n")
+    match command:
+        case "sleep": time.sleep(float(arguments[0]))
+        case "spin":
+            while True: pass
+        case "exit": os._exit(int(arguments[0]))
+        case "abort": os.abort()
+        case "allocate": [bytearray(1 << 20) for _ in range(1 << 20)]
+        case "leak": LEAK.append(bytearray(int(arguments[0])))
+        case "refuse": raise UnsupportedConstraintError("constraint.regex", "no", "/a/b")
+        case "bug": raise KeyError("oops")
+        case "recurse": recurse()
+        case "print": print("noise on standard output", flush=True)
+    facts = {"pid": os.getpid(), "nice": os.nice(0), "modules": set(sys.modules)}
+    key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend=backend)
+    return CompiledConstraint(key=key, grammar=Grammar(key, trie, facts), compile_ms=1.0)
+
+def broken(spec, trie, *, limits, backend):
+    raise RuntimeError("never warms up")
+'''
+
+Log = Callable[[], list[str]]
+
+
+@pytest.fixture
+def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module that the workers can import as well: they get this process's import path."""
+    (tmp_path / "test_only_compilers.py").write_text(COMPILERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("COMPILE_LOG", str(tmp_path / "log"))
+    importlib.invalidate_caches()
+    yield importlib.import_module("test_only_compilers")
+    del sys.modules["test_only_compilers"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """The commands that workers have begun, warm-up aside."""
+    return lambda: [line for line in (tmp_path / "log").read_text().splitlines() if line]
+
+
+@pytest.fixture
+def open_pool(compilers: ModuleType) -> Callable[..., AsyncIterator[CompilePool]]:
+    @asynccontextmanager
+    async def opened(limits: ConstraintLimits | None = None, **options: object) -> AsyncIterator[CompilePool]:
+        settings = PoolOptions(**{"workers": 1, "limits": limits or ConstraintLimits(), **options})
+        async with CompilePool(TRIE, settings, compile_function=compilers.by_command) as pool:
+            yield pool
+
+    return opened
+
+
+def command(text: str) -> ConstraintSpec:
+    return ConstraintSpec(kind=ConstraintKind.REGEX, text=text)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - other processes set no events
+        await asyncio.sleep(0.01)
+
+
+def children() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children() if "grammars.compiling.worker" in process.cmdline()]
+
+
+async def test_a_result_names_shared_objects_and_is_cached(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        spec = command("nothing")
+        assert pool.lookup(pool.key(spec)) is None
+        compiled = await pool.compile(spec)
+        assert compiled.grammar.trie is TRIE
+        assert compiled.key == pool.key(spec)
+        assert await pool.compile(spec) is compiled
+        assert pool.lookup(compiled.key) is compiled
+        assert log() == ["nothing"]
+
+
+async def test_workers_are_lean_nice_and_deaf_to_what_is_printed(open_pool) -> None:
+    async with open_pool(niceness=7) as pool:
+        facts = (await pool.compile(command("print"))).grammar.facts
+        assert facts["nice"] == os.nice(0) + 7
+        assert not facts["modules"].intersection({"torch", "grpc", "transformers", "asyncio"})
+
+
+async def test_equal_constraints_at_once_are_compiled_once(open_pool, log: Log) -> None:
+    async with open_pool(workers=2) as pool:
+        results = await asyncio.gather(*(pool.compile(command("sleep 0.2")) for _ in range(5)))
+        assert all(result is results[0] for result in results)
+        assert log() == ["sleep 0.2"]
+
+
+async def test_cancelling_one_caller_leaves_the_others_compilation_alone(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        first = asyncio.create_task(pool.compile(command("sleep 0.5")))
+        await until(lambda: log() == ["sleep 0.5"])
+        second = asyncio.create_task(pool.compile(command("sleep 0.5")))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await second).key == pool.key(command("sleep 0.5"))
+        assert log() == ["sleep 0.5"]
+
+
+async def test_what_nobody_waits_for_is_dropped_in_the_queue_and_finished_in_a_worker(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        running = asyncio.create_task(pool.compile(command("sleep 0.4")))
+        await until(lambda: log() == ["sleep 0.4"])
+        queued = asyncio.create_task(pool.compile(command("queued")))
+        await asyncio.sleep(0.1)
+        for task in (queued, running):
+            task.cancel()
+        await asyncio.gather(queued, running, return_exceptions=True)
+        await pool.compile(command("last"))
+        assert log() == ["sleep 0.4", "last"]
+        assert pool.lookup(pool.key(command("sleep 0.4"))) is not None
+
+
+async def test_a_dropped_constraint_can_be_asked_for_again(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        running = asyncio.create_task(pool.compile(command("sleep 0.3")))
+        await until(lambda: log() == ["sleep 0.3"])
+        dropped = asyncio.create_task(pool.compile(command("again")))
+        await asyncio.sleep(0.1)
+        dropped.cancel()
+        again = asyncio.create_task(pool.compile(command("again")))
+        assert (await again).key == pool.key(command("again"))
+        await running
+
+
+async def test_a_runaway_is_killed_at_the_wall_limit_and_not_remembered(open_pool, log: Log) -> None:
+    async with open_pool(ConstraintLimits(wall_s=0.5)) as pool:
+        (worker,) = children()
+        for _ in range(2):
+            with pytest.raises(WorkerTimeoutError, match=r"constraint\.regex: did not compile within 0\.5 s"):
+                await pool.compile(command("spin"))
+        await pool.compile(command("nothing"))
+        assert not worker.is_running()
+        assert log() == ["spin", "spin", "nothing"]
+
+
+async def test_other_constraints_go_on_beside_a_runaway(open_pool, log: Log) -> None:
+    async with open_pool(ConstraintLimits(wall_s=5), workers=2) as pool:
+        runaway = asyncio.create_task(pool.compile(command("spin")))
+        await until(lambda: log() == ["spin"])
+        for number in range(5):
+            await pool.compile(command(f"nothing {number}"))
+        assert not runaway.done()
+        runaway.cancel()
+
+
+async def test_a_runaway_is_killed_at_the_processor_limit_and_remembered(open_pool, log: Log) -> None:
+    async with open_pool(ConstraintLimits(cpu_s=1)) as pool:
+        for _ in range(2):
+            with pytest.raises(ConstraintError, match="more than 1 s of processor time"):
+                await pool.compile(command("spin"))
+        await pool.compile(command("nothing"))
+        assert log() == ["spin", "nothing"]
+
+
+@pytest.mark.parametrize("text", ["allocate", "abort"])
+async def test_a_hungry_compilation_fails_alone(open_pool, text: str) -> None:
+    async with open_pool(ConstraintLimits(memory_bytes=64 << 20)) as pool:
+        with pytest.raises(ConstraintError, match="needs more than 64 MiB"):
+            await pool.compile(command(text))
+        await pool.compile(command("nothing"))
+
+
+async def test_a_worker_that_kept_memory_makes_way_for_a_fresh_one(open_pool) -> None:
+    async with open_pool(ConstraintLimits(memory_bytes=64 << 20)) as pool:
+        pids = [
+            (await pool.compile(command(text))).grammar.facts["pid"]
+            for text in ("nothing", "leak 1000", "leak 50000000", "leak 50000001", "nothing 2")
+        ]
+        assert pids[0] == pids[1] == pids[2]
+        assert len(set(pids)) == 3
+
+
+async def test_a_crash_fails_only_its_own_compilation_and_is_not_remembered(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        for _ in range(2):
+            with pytest.raises(CompilerCrashError, match="exit status 3"):
+                await pool.compile(command("exit 3"))
+        await pool.compile(command("nothing"))
+        assert log() == ["exit 3", "exit 3", "nothing"]
+
+
+async def test_a_worker_that_dies_while_idle_is_replaced(open_pool) -> None:
+    async with open_pool() as pool:
+        (worker,) = children()
+        worker.kill()
+        await until(lambda: worker.pid not in {child.pid for child in children()})
+        assert (await pool.compile(command("nothing"))).grammar.facts["pid"] != worker.pid
+
+
+async def test_a_bug_in_the_compiler_is_reported_as_one_and_costs_no_worker(open_pool) -> None:
+    async with open_pool() as pool:
+        (worker,) = children()
+        with pytest.raises(CompilerCrashError, match="KeyError in the compiler"):
+            await pool.compile(command("bug"))
+        with pytest.raises(ConstraintError, match="nests too deeply"):
+            await pool.compile(command("recurse"))
+        assert (await pool.compile(command("nothing"))).grammar.facts["pid"] == worker.pid
+
+
+async def test_refusals_are_remembered_whole(open_pool, log: Log) -> None:
+    async with open_pool() as pool:
+        for _ in range(3):
+            with pytest.raises(UnsupportedConstraintError) as caught:
+                await pool.compile(command("refuse"))
+            assert (caught.value.field, caught.value.pointer) == ("constraint.regex", "/a/b")
+            assert str(caught.value) == "constraint.regex: no (at /a/b)"
+        assert log() == ["refuse"]
+
+
+async def test_what_exceeds_the_limits_reaches_no_worker(open_pool, log: Log) -> None:
+    async with open_pool(ConstraintLimits(pattern_bytes=8)) as pool:
+        with pytest.raises(ConstraintError, match="bytes"):
+            await pool.compile(command("nothing at all"))
+        assert log() == []
+
+
+async def test_a_full_queue_refuses_with_a_time_to_retry(open_pool, log: Log) -> None:
+    async with open_pool(max_waiting=2) as pool:
+        running = asyncio.create_task(pool.compile(command("sleep 0.5")))
+        await until(lambda: log() == ["sleep 0.5"])
+        waiting = [asyncio.create_task(pool.compile(command(f"nothing {number}"))) for number in range(2)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(CapacityError) as caught:
+            await pool.compile(command("nothing 2"))
+        assert caught.value.retry_after_s >= 1
+        shared = asyncio.create_task(pool.compile(command("nothing 1")))  # needs no place of its own
+        await asyncio.gather(running, *waiting, shared)
+        await pool.compile(command("nothing 2"))
+
+
+async def test_the_cache_is_bounded(open_pool, log: Log) -> None:
+    async with open_pool(cache_entries=2, cache_bytes=5000) as pool:
+        first = await pool.compile(command("nothing 1"))
+        await pool.compile(command("nothing 2"))
+        first.grammar.num_bytes = 4500  # grammars grow while they are used
+        assert pool.lookup(first.key) is first
+        third = await pool.compile(command("nothing 3"))
+        assert pool.lookup(pool.key(command("nothing 2"))) is None
+        assert pool.lookup(first.key) is None
+        assert pool.lookup(third.key) is third
+
+
+async def test_closing_leaves_no_process_and_tells_the_waiting(open_pool, log: Log) -> None:
+    async with open_pool(workers=2, max_waiting=8) as pool:
+        workers = children()
+        assert len(workers) == 2
+        tasks = [asyncio.create_task(pool.compile(command(f"spin {number}"))) for number in range(4)]
+        await until(lambda: len(log()) == 2)
+    assert not any(worker.is_running() for worker in workers)
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(result, UnavailableError)
+    with pytest.raises(UnavailableError, match="shutting down"):
+        await pool.compile(command("nothing"))
+
+
+async def test_a_worker_that_cannot_warm_up_fails_the_start(compilers: ModuleType) -> None:
+    with pytest.raises(UnavailableError, match="did not start"):
+        async with CompilePool(TRIE, PoolOptions(workers=2), compile_function=compilers.broken):
+            pytest.fail("the pool opened")
+    assert children() == []
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_workers_die_with_a_parent_that_is_killed(compilers: ModuleType, tmp_path: Path, busy: bool) -> None:
+    program = """
+        import asyncio, os, sys
+        import psutil
+        from test_only_compilers import by_command
+        from grammars.compiling.pool import CompilePool, PoolOptions
+        from grammars.constraint import ConstraintKind, ConstraintSpec
+        from grammars.matching.trie import TokenTrie
+        from grammars.vocabulary import Vocabulary
+
+        async def main():
+            vocabulary = Vocabulary(tokens=(b"", b"a"), special_ids=frozenset({0}), eos_ids=(0,), size=8)
+            trie = TokenTrie.of(vocabulary)
+            async with CompilePool(trie, PoolOptions(workers=1), compile_function=by_command) as pool:
+                print(psutil.Process().children()[0].pid, flush=True)
+                if sys.argv[1] == "busy":
+                    await pool.compile(ConstraintSpec(kind=ConstraintKind.REGEX, text="spin"))
+                await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())])}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), "busy" if busy else "idle"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    worker = psutil.Process(int(parent.stdout.readline()))
+    while busy and "spin" not in (tmp_path / "log").read_text():
+        pass
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    worker.wait(timeout=60)
