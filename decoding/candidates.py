@@ -27,6 +27,7 @@ class Candidates:
         params: the row's sampling parameters.
         key: of the row's noise.
         ids_C: ascending token ids.
+        strides_C: their `keyed.strides`.
         scaled_C: (logit - largest legal logit of the row) / temperature, so that the largest is 0; -inf for a
             forbidden token.
         mass: sum of exp(scaled) over the whole row, where tokens were left out and it is needed, else None.
@@ -35,6 +36,7 @@ class Candidates:
     params: SamplingParams
     key: int
     ids_C: Ids
+    strides_C: Bits
     scaled_C: Logits
     mass: float | None = None
 
@@ -51,8 +53,8 @@ def scale(logits_C: Logits, largest: float, temperature: float) -> Logits:
     return shifted_C / max(temperature, float(np.finfo(shifted_C.dtype).tiny))
 
 
-def narrow(row: Candidates, strides_V: Bits) -> Candidates:
-    """The same row with few candidates, from all ids in order; ``strides_V`` are `keyed.strides` of all ids."""
+def narrow(row: Candidates) -> Candidates:
+    """The same row, given with all ids in order, with few candidates."""
     params, scaled_V = row.params, row.scaled_C
     mass = None
     if params.temperature and is_filtered(params):
@@ -61,11 +63,11 @@ def narrow(row: Candidates, strides_V: Bits) -> Candidates:
         ids = np.flatnonzero(scaled_V >= floor(scaled_V, params, mass))
     else:
         best = np.array([scaled_V.argmax()])
-        ids = contenders(scaled_V, row.key, strides_V) if params.temperature else best
+        ids = contenders(scaled_V, row.key, row.strides_C) if params.temperature else best
         if params.logprobs is not None:
             mass = total_mass(scaled_V)
             ids = np.union1d(ids, leaders(scaled_V, params.logprobs))
-    return replace(row, ids_C=ids, scaled_C=scaled_V[ids], mass=mass)
+    return replace(row, ids_C=ids, strides_C=row.strides_C[ids], scaled_C=scaled_V[ids], mass=mass)
 
 
 def total_mass(scaled_C: Logits) -> float:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from decoding.candidates import Candidates, leaders, total_mass
 from decoding.filters import is_filtered, thresholds
-from decoding.keyed import gumbel, mix, strides, uniform
+from decoding.keyed import gumbel, mix, uniform
 from decoding.masks import SHORT_LIST
-from decoding.reader import Ids, Logits
+from decoding.reader import Logits
 from decoding.rows import Draw, TokenLogprobs
 
-Number = TypeVar("Number", np.int64, np.floating)
+Number = TypeVar("Number", bound=np.generic)
 
 
 def draw_each(rows: Mapping[int, Candidates]) -> Iterator[tuple[int, Draw]]:
@@ -42,23 +42,23 @@ def draw_each(rows: Mapping[int, Candidates]) -> Iterator[tuple[int, Draw]]:
 
 def draw_best(row: Candidates) -> Draw:
     """The most likely candidate, the lowest id among equals. Filters always keep it, so they do not enter."""
-    return _draw(row, row.ids_C, row.scaled_C, int(row.scaled_C.argmax()), row.mass)
+    return _draw(row, row.scaled_C, int(row.scaled_C.argmax()), row.mass)
 
 
 def draw_keyed(batch: Sequence[Candidates]) -> list[Draw]:
     """One draw per row from the softmax of its scaled logits, cut by its filters, with the noise of its key."""
-    ids_RC = _stack([row.ids_C for row in batch], padding=0)
+    strides_RC = _stack([row.strides_C for row in batch], padding=0)
     scaled_RC = _stack([row.scaled_C for row in batch], padding=-np.inf)
     cut = [is_filtered(row.params) for row in batch]
     if any(cut):
         floors_R1 = thresholds(scaled_RC, [row.params for row in batch], [row.mass for row in batch])
         scaled_RC = np.where(scaled_RC < floors_R1, -np.inf, scaled_RC)
     keys_R1 = np.array([row.key for row in batch], dtype=np.uint64)[:, None]
-    scores_RC = gumbel(uniform(mix(keys_R1, strides(ids_RC))))
+    scores_RC = gumbel(uniform(mix(keys_R1, strides_RC)))
     scores_RC += scaled_RC
     masses = [None if filtered else row.mass for row, filtered in zip(batch, cut, strict=True)]
     chosen_R = scores_RC.argmax(axis=1).tolist()
-    return [_draw(*outcome) for outcome in zip(batch, ids_RC, scaled_RC, chosen_R, masses, strict=True)]
+    return [_draw(*outcome) for outcome in zip(batch, scaled_RC, chosen_R, masses, strict=True)]
 
 
 def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[Number]:
@@ -71,14 +71,17 @@ def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[N
     return stacked
 
 
-def _draw(row: Candidates, ids_C: Ids, scaled_C: Logits, chosen: int, mass: float | None) -> Draw:
-    """The draw of index ``chosen`` among what is finite in ``scaled_C``; that is the whole mass where it is None."""
-    token = int(ids_C[chosen])
+def _draw(row: Candidates, scaled_C: Logits, chosen: int, mass: float | None) -> Draw:
+    """The draw of candidate ``chosen`` among those left finite in ``scaled_C``; they are all the mass where it is None.
+
+    ``scaled_C`` may be padded with -inf past the row's candidates.
+    """
+    token = int(row.ids_C[chosen])
     wanted = row.params.logprobs
     if wanted is None:
         return Draw(token=token)
     log_mass = math.log(total_mass(scaled_C[scaled_C > -np.inf]) if mass is None else mass)
     best = leaders(scaled_C, wanted)
     best = best[np.argsort(-scaled_C[best], kind="stable")][:wanted]
-    top = tuple((int(ids_C[index]), float(scaled_C[index]) - log_mass) for index in best)
+    top = tuple((int(row.ids_C[index]), float(scaled_C[index]) - log_mass) for index in best)
     return Draw(token=token, logprobs=TokenLogprobs(token=float(scaled_C[chosen]) - log_mass, top=top))

@@ -18,7 +18,6 @@ from decoding.candidates import Candidates, narrow, scale
 from decoding.draws import draw_each
 from decoding.keyed import row_key, strides
 from decoding.legal import LegalLogits
-from decoding.masks import SHORT_LIST
 from decoding.reader import Ids, Logits, read_logits
 from decoding.rows import Draw, RowContext
 
@@ -65,6 +64,7 @@ class LogitsPipeline:
             params=row.params,
             key=row_key(row.params.seed, row.sample_index, len(row.prompt) + len(row.output)),
             ids_C=self._ids_V if ids_C is None else ids_C,
+            strides_C=self._strides_V if ids_C is None else self._strides_V[ids_C],
             scaled_C=scale(logits_C, largest, row.params.temperature),
         )
-        return candidates if len(logits_C) <= SHORT_LIST else narrow(candidates, self._strides_V)
+        return narrow(candidates) if ids_C is None else candidates
