@@ -287,7 +287,8 @@ class Terms:
         """The body under a label."""
         if body == EMPTY:
             return EMPTY
-        facts = (self.nullable[body], self.shortest[body], self.longest[body], False, self.sure[body])
+        # With no bound above, so that no rule takes a tagged empty text for one that could be dropped.
+        facts = (self.nullable[body], self.shortest[body], INFINITE, False, self.sure[body])
         return self._intern(TAG, (label, body), facts)
 
     def leaf(self, machine: int, state: Hashable, *, accepts: bool, shortest: int) -> int:
