@@ -10,11 +10,9 @@ import asyncio
 from collections import OrderedDict
 
 from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
-from grammars.compiling.messages import pack, shared_objects
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.result import CompiledConstraint
 from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
-from grammars.matching.trie import TokenTrie
 from service.engine_client import EngineClient
 from service.v1 import common_pb2 as pb
 
@@ -51,11 +49,10 @@ def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
 class ConstraintCatalog:
     """Compiled constraints, and which of them the engine's process has a copy of."""
 
-    def __init__(self, pool: CompilePool, engine: EngineClient, trie: TokenTrie, options: PoolOptions) -> None:
+    def __init__(self, pool: CompilePool, engine: EngineClient, options: PoolOptions) -> None:
         """``options`` bound the engine's copies as they bound the pool's cache."""
         self._pool = pool
         self._engine = engine
-        self._trie = trie
         self._options = options
         self._defined: OrderedDict[str, int] = OrderedDict()
         """Key to size in bytes, least recently used first."""
@@ -85,10 +82,8 @@ class ConstraintCatalog:
         """The key under which the engine knows the grammar from now on."""
         key = compiled.key
         if key not in self._defined:
-            packed = await asyncio.to_thread(pack, compiled.grammar, shared_objects(self._trie))
-            if key not in self._defined:
-                self._engine.define_grammar(key, packed)
-                self._defined[key] = len(packed)
+            self._engine.define_grammar(key, compiled.packed)
+            self._defined[key] = compiled.size_bytes
         self._defined.move_to_end(key)
         self._evict()
         return key

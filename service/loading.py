@@ -81,7 +81,7 @@ async def start_model(
         vocabulary=trie.vocabulary,
         tokenizer=tokenizer,
         engine=engine,
-        catalog=ConstraintCatalog(pool, engine, trie, settings.compiling),
+        catalog=ConstraintCatalog(pool, engine, settings.compiling),
         limits=settings.limits,
         constraint_limits=settings.compiling.limits,
         engine_config=settings.engine,

@@ -6,27 +6,21 @@ is refused here and not in a request.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
 
 from decoding.errors import ConstraintError, GrammarStateError, InvalidRequestError
 from grammars.backends.outlines import compile_outlines
 from grammars.choices import compile_choices
-from grammars.compiling.result import CompiledConstraint, SizedGrammar
-from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword
+from grammars.compiling.result import Compilation
+from grammars.constraint import ConstraintKind, ConstraintSpec
 from grammars.json_schema.compile import JsonOptions, compile_json_object, compile_json_schema
 from grammars.limits import ConstraintLimits
 from grammars.matching.compile import compile_regex
 from grammars.matching.trie import TokenTrie
 
-_Result: TypeAlias = tuple[SizedGrammar, tuple[UnenforcedKeyword, ...]]
 
-
-def compile_constraint(
-    spec: ConstraintSpec, trie: TokenTrie, *, limits: ConstraintLimits, backend: str
-) -> CompiledConstraint:
+def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: ConstraintLimits, backend: str) -> Compilation:
     """Compile and compute the first mask. Time and memory are the caller's to bound; ``limits`` bound sizes.
 
     Raises ConstraintError (UnsupportedConstraintError for keywords that cannot be enforced) and, for a backend that is
@@ -34,21 +28,15 @@ def compile_constraint(
     """
     if backend not in BACKENDS:
         raise InvalidRequestError("backend", f"{backend!r} is unknown; use one of {', '.join(sorted(BACKENDS))}")
-    started = time.perf_counter()
-    grammar, unenforced = BACKENDS[backend](spec, trie, limits)
+    compilation = BACKENDS[backend](spec, trie, limits)
     try:
-        grammar.matcher().mask()
+        compilation.grammar.matcher().mask()
     except GrammarStateError as error:
         raise ConstraintError(spec.field, f"cannot begin: {error}") from error
-    return CompiledConstraint(
-        key=spec.key(fingerprint=trie.vocabulary.fingerprint, backend=backend),
-        grammar=grammar,
-        unenforced=unenforced,
-        compile_ms=1000 * (time.perf_counter() - started),
-    )
+    return compilation
 
 
-def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> _Result:
+def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
     options = JsonOptions(whitespace=spec.whitespace, best_effort=spec.best_effort, limits=limits)
     match spec.kind:
         case ConstraintKind.JSON_SCHEMA:
@@ -59,14 +47,15 @@ def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -
             constraint = compile_regex(spec.text)
         case ConstraintKind.CHOICES:
             constraint = compile_choices(spec.values)
-    return constraint.bind(trie), constraint.unenforced
+    return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced)
 
 
-def _outlines(spec: ConstraintSpec, trie: TokenTrie, _limits: ConstraintLimits) -> _Result:
+def _outlines(spec: ConstraintSpec, trie: TokenTrie, _limits: ConstraintLimits) -> Compilation:
     key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend="outlines-core")
-    return compile_outlines(spec, trie.vocabulary, key=key)
+    grammar, unenforced = compile_outlines(spec, trie.vocabulary, key=key)
+    return Compilation(grammar=grammar, unenforced=unenforced)
 
 
-BACKENDS: Mapping[str, Callable[[ConstraintSpec, TokenTrie, ConstraintLimits], _Result]] = MappingProxyType(
+BACKENDS: Mapping[str, Callable[[ConstraintSpec, TokenTrie, ConstraintLimits], Compilation]] = MappingProxyType(
     {"espalier": _espalier, "outlines-core": _outlines}
 )

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from decoding.errors import EspalierError
-from grammars.compiling.result import CompiledConstraint
+from grammars.compiling.result import Compilation, CompiledConstraint
 from grammars.constraint import ConstraintSpec
 from grammars.limits import ConstraintLimits
 from grammars.matching.trie import TokenTrie
 
 HEADER_BYTES = 8
 
-CompileFunction = Callable[..., CompiledConstraint]
+CompileFunction = Callable[..., Compilation]
 """``compile(spec, trie, limits=..., backend=...)``; sent by its qualified name."""
 
 
@@ -50,12 +50,12 @@ class Reply:
     """The answer to a `ConstraintSpec`, and (empty) the sign that a worker is ready.
 
     Attributes:
-        compiled: `pack` of the CompiledConstraint, or None.
+        compiled: the result, or None.
         error: why there is none, or None.
         retires: the worker exits after this reply, so that a new one starts with its whole memory budget.
     """
 
-    compiled: bytes | None = None
+    compiled: CompiledConstraint | None = None
     error: EspalierError | None = None
     retires: bool = False
 

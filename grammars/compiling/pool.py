@@ -24,7 +24,7 @@ from typing import Self
 from decoding.errors import CapacityError, ConstraintError, EspalierError, UnavailableError
 from grammars.compiling.cache import BoundedCache
 from grammars.compiling.dispatch import compile_constraint
-from grammars.compiling.messages import CompileFunction, Setup, frame, shared_objects, unpack
+from grammars.compiling.messages import CompileFunction, Setup, frame
 from grammars.compiling.process import WorkerProcess, WorkerTimeoutError
 from grammars.compiling.result import CompiledConstraint
 from grammars.constraint import ConstraintKind, ConstraintSpec
@@ -45,7 +45,7 @@ class PoolOptions:
         workers: processes; each compiles one constraint at a time.
         max_waiting: constraints that may wait for a worker; more get CapacityError.
         cache_entries: most compiled constraints that are kept.
-        cache_bytes: most memory that they hold together.
+        cache_bytes: most bytes that they hold together in their packed form.
         refusals: most errors that are kept.
         niceness: added to the workers' own, so that they yield to the engine (0 to 19).
     """
@@ -70,7 +70,7 @@ class _Job:
 
 
 class CompilePool:
-    """Use as an asynchronous context manager, on one event loop. Compiled constraints hold on to ``trie``."""
+    """Use as an asynchronous context manager, on one event loop."""
 
     def __init__(
         self,
@@ -92,12 +92,8 @@ class CompilePool:
                 warm_up=ConstraintSpec(kind=ConstraintKind.JSON_OBJECT),
             )
         )
-        self._cache = BoundedCache[CompiledConstraint](
-            max_entries=options.cache_entries, max_cost=options.cache_bytes, cost=lambda compiled: compiled.size_bytes
-        )
-        self._refusals = BoundedCache[EspalierError](
-            max_entries=options.refusals, max_cost=options.refusals, cost=lambda _: 1
-        )
+        self._cache = BoundedCache[CompiledConstraint](max_entries=options.cache_entries, max_cost=options.cache_bytes)
+        self._refusals = BoundedCache[EspalierError](max_entries=options.refusals, max_cost=options.refusals)
         self._jobs: dict[str, _Job] = {}
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
         self._workers: set[WorkerProcess] = set()
@@ -203,8 +199,7 @@ class CompilePool:
         if reply.compiled is None:
             assert reply.error is not None
             raise reply.error
-        compiled: CompiledConstraint = await asyncio.to_thread(unpack, reply.compiled, shared_objects(self._trie))
-        return compiled
+        return reply.compiled
 
     def _settle(self, key: str, job: _Job, task: asyncio.Task[CompiledConstraint]) -> None:
         """Keep what a job came to: a result, or an error that the same constraint would meet again on an idle machine.
@@ -216,9 +211,10 @@ class CompilePool:
             return
         error = task.exception()
         if error is None:
-            self._cache.put(key, task.result())
+            compiled = task.result()
+            self._cache.put(key, compiled, cost=len(compiled.packed))
         elif isinstance(error, ConstraintError) and not isinstance(error, WorkerTimeoutError):
-            self._refusals.put(key, copy.copy(error))
+            self._refusals.put(key, copy.copy(error), cost=1)
 
     def _forget(self, key: str, job: _Job) -> None:
         if self._jobs.get(key) is job:

@@ -1,7 +1,6 @@
-"""What a compilation yields.
+"""What a compilation yields, in the worker and outside of it.
 
-Invariant: a `CompiledConstraint` is immutable and shared by every request with the same constraint; only the memory of
-rows that its grammar has computed on demand grows.
+Invariant: a `CompiledConstraint` is inert: nothing of a caller's constraint is computed by keeping it or passing it on.
 """
 
 from __future__ import annotations
@@ -29,30 +28,35 @@ class SizedGrammar(Grammar, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What a compile function returns in the worker.
+
+    ``unenforced`` are the keywords of a schema that the grammar does not enforce; only ever there with best_effort.
+    """
+
+    grammar: SizedGrammar
+    unenforced: tuple[UnenforcedKeyword, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledConstraint:
-    """One compiled constraint.
+    """A compilation on its way from the worker to wherever requests use it.
 
     Attributes:
-        key: hash of constraint, options, vocabulary and backend.
-        grammar: what requests use.
-        unenforced: keywords of a schema that the grammar does not enforce; only ever there with best_effort.
+        key: `ConstraintSpec.key` of the constraint.
+        packed: the grammar as `messages.pack` makes it; `messages.unpack` beside the same trie makes the grammar.
+        unenforced: see `Compilation`.
         compile_ms: wall time of the compilation, the first mask included.
+        states: states built with the first mask.
+        size_bytes: memory of the grammar with them; it grows as texts reach further states.
     """
 
     key: str
-    grammar: SizedGrammar
-    unenforced: tuple[UnenforcedKeyword, ...] = ()
+    packed: bytes
+    unenforced: tuple[UnenforcedKeyword, ...]
     compile_ms: float
-
-    @property
-    def states(self) -> int:
-        """States that the grammar has built by now."""
-        return self.grammar.num_states
-
-    @property
-    def size_bytes(self) -> int:
-        """Memory that the grammar holds by now."""
-        return self.grammar.num_bytes
+    states: int
+    size_bytes: int
 
 
 class CompilerCrashError(EspalierError):

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import BinaryIO
 
 from decoding.errors import ConstraintError, EspalierError
 from grammars.compiling.messages import Reply, Setup, pack, read_frame, shared_objects, write_frame
-from grammars.compiling.result import CompilerCrashError
+from grammars.compiling.result import CompiledConstraint, CompilerCrashError
 from grammars.constraint import ConstraintSpec
 
 _PR_SET_PDEATHSIG = 1
@@ -54,7 +55,7 @@ def _serve(setup: Setup, requests: BinaryIO, replies: BinaryIO) -> None:
         write_frame(replies, Reply(compiled=compiled, error=error, retires=retires))
 
 
-def _attempt(setup: Setup, spec: ConstraintSpec) -> tuple[bytes | None, EspalierError | None]:
+def _attempt(setup: Setup, spec: ConstraintSpec) -> tuple[CompiledConstraint | None, EspalierError | None]:
     try:
         return _compile(setup, spec), None
     except EspalierError as error:
@@ -68,9 +69,18 @@ def _attempt(setup: Setup, spec: ConstraintSpec) -> tuple[bytes | None, Espalier
         return None, CompilerCrashError(f"{spec.field}: {type(error).__name__} in the compiler: {error}")
 
 
-def _compile(setup: Setup, spec: ConstraintSpec) -> bytes:
-    compiled = setup.compile_function(spec, setup.trie, limits=setup.limits, backend=setup.backend)
-    return pack(compiled, shared_objects(setup.trie))
+def _compile(setup: Setup, spec: ConstraintSpec) -> CompiledConstraint:
+    started = time.perf_counter()
+    compilation = setup.compile_function(spec, setup.trie, limits=setup.limits, backend=setup.backend)
+    compile_ms = 1000 * (time.perf_counter() - started)
+    return CompiledConstraint(
+        key=spec.key(fingerprint=setup.trie.vocabulary.fingerprint, backend=setup.backend),
+        packed=pack(compilation.grammar, shared_objects(setup.trie)),
+        unenforced=compilation.unenforced,
+        compile_ms=compile_ms,
+        states=compilation.grammar.num_states,
+        size_bytes=compilation.grammar.num_bytes,
+    )
 
 
 def memory_message(limit: int) -> str:

@@ -13,14 +13,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 import pytest
 
 from decoding.errors import CapacityError, ConstraintError, UnavailableError, UnsupportedConstraintError
+from grammars.compiling.messages import shared_objects, unpack
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.process import WorkerTimeoutError
-from grammars.compiling.result import CompilerCrashError
+from grammars.compiling.result import CompiledConstraint, CompilerCrashError
 from grammars.constraint import ConstraintKind, ConstraintSpec
 from grammars.limits import ConstraintLimits
 from grammars.matching.trie import TokenTrie
@@ -32,7 +34,7 @@ COMPILERS = '''
 import os, sys, time
 from pathlib import Path
 from decoding.errors import UnsupportedConstraintError
-from grammars.compiling.result import CompiledConstraint
+from grammars.compiling.result import Compilation
 
 LEAK = []
 
@@ -41,9 +43,10 @@ class Grammar:
 
     num_states = 1
 
-    def __init__(self, key, trie, facts):
-        self.key, self.trie, self.facts = key, trie, facts
-        self.num_bytes = 1000
+    num_bytes = 1000
+
+    def __init__(self, key, trie, facts, padding):
+        self.key, self.trie, self.facts, self.padding = key, trie, facts, padding
 
 def recurse():
     return recurse()
@@ -65,9 +68,10 @@ def by_command(spec, trie, *, limits, backend):
         case "bug": raise KeyError("oops")
         case "recurse": recurse()
         case "print": print("noise on standard output", flush=True)
-    facts = {"pid": os.getpid(), "nice": os.nice(0), "modules": set(sys.modules)}
+    facts = {"pid": os.getpid(), "nice": os.nice(0), "modules": set(sys.modules) if command == "print" else ()}
     key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend=backend)
-    return CompiledConstraint(key=key, grammar=Grammar(key, trie, facts), compile_ms=1.0)
+    padding = int(arguments[0]) if command == "pad" else 0
+    return Compilation(grammar=Grammar(key, trie, facts, b"x" * padding))
 
 def broken(spec, trie, *, limits, backend):
     raise RuntimeError("never warms up")
@@ -108,6 +112,10 @@ def command(text: str) -> ConstraintSpec:
     return ConstraintSpec(kind=ConstraintKind.REGEX, text=text)
 
 
+def loaded(compiled: CompiledConstraint) -> Any:
+    return unpack(compiled.packed, shared_objects(TRIE))
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - other processes set no events
         await asyncio.sleep(0.01)
@@ -122,8 +130,10 @@ async def test_a_result_names_shared_objects_and_is_cached(open_pool, log: Log) 
         spec = command("nothing")
         assert pool.lookup(pool.key(spec)) is None
         compiled = await pool.compile(spec)
-        assert compiled.grammar.trie is TRIE
-        assert compiled.key == pool.key(spec)
+        assert loaded(compiled).trie is TRIE
+        assert compiled.key == loaded(compiled).key == pool.key(spec)
+        assert (compiled.states, compiled.size_bytes, compiled.unenforced) == (1, 1000, ())
+        assert compiled.compile_ms > 0
         assert await pool.compile(spec) is compiled
         assert pool.lookup(compiled.key) is compiled
         assert log() == ["nothing"]
@@ -131,7 +141,7 @@ async def test_a_result_names_shared_objects_and_is_cached(open_pool, log: Log) 
 
 async def test_workers_are_lean_nice_and_deaf_to_what_is_printed(open_pool) -> None:
     async with open_pool(niceness=7) as pool:
-        facts = (await pool.compile(command("print"))).grammar.facts
+        facts = loaded(await pool.compile(command("print"))).facts
         assert facts["nice"] == os.nice(0) + 7
         assert not facts["modules"].intersection({"torch", "grpc", "transformers", "asyncio"})
 
@@ -223,7 +233,7 @@ async def test_a_hungry_compilation_fails_alone(open_pool, text: str) -> None:
 async def test_a_worker_that_kept_memory_makes_way_for_a_fresh_one(open_pool) -> None:
     async with open_pool(ConstraintLimits(memory_bytes=64 << 20)) as pool:
         pids = [
-            (await pool.compile(command(text))).grammar.facts["pid"]
+            loaded(await pool.compile(command(text))).facts["pid"]
             for text in ("nothing", "leak 1000", "leak 50000000", "leak 50000001", "nothing 2")
         ]
         assert pids[0] == pids[1] == pids[2]
@@ -244,7 +254,7 @@ async def test_a_worker_that_dies_while_idle_is_replaced(open_pool) -> None:
         (worker,) = children()
         worker.kill()
         await until(lambda: worker.pid not in {child.pid for child in children()})
-        assert (await pool.compile(command("nothing"))).grammar.facts["pid"] != worker.pid
+        assert loaded(await pool.compile(command("nothing"))).facts["pid"] != worker.pid
 
 
 async def test_a_bug_in_the_compiler_is_reported_as_one_and_costs_no_worker(open_pool) -> None:
@@ -254,7 +264,7 @@ async def test_a_bug_in_the_compiler_is_reported_as_one_and_costs_no_worker(open
             await pool.compile(command("bug"))
         with pytest.raises(ConstraintError, match="nests too deeply"):
             await pool.compile(command("recurse"))
-        assert (await pool.compile(command("nothing"))).grammar.facts["pid"] == worker.pid
+        assert loaded(await pool.compile(command("nothing"))).facts["pid"] == worker.pid
 
 
 async def test_refusals_are_remembered_whole(open_pool, log: Log) -> None:
@@ -289,15 +299,16 @@ async def test_a_full_queue_refuses_with_a_time_to_retry(open_pool, log: Log) ->
 
 
 async def test_the_cache_is_bounded(open_pool, log: Log) -> None:
-    async with open_pool(cache_entries=2, cache_bytes=5000) as pool:
+    async with open_pool(cache_entries=2, cache_bytes=100_000) as pool:
         first = await pool.compile(command("nothing 1"))
         await pool.compile(command("nothing 2"))
-        first.grammar.num_bytes = 4500  # grammars grow while they are used
         assert pool.lookup(first.key) is first
-        third = await pool.compile(command("nothing 3"))
+        third = await pool.compile(command("pad 5000"))
         assert pool.lookup(pool.key(command("nothing 2"))) is None
-        assert pool.lookup(first.key) is None
-        assert pool.lookup(third.key) is third
+        fourth = await pool.compile(command("pad 98000"))
+        assert [pool.lookup(compiled.key) for compiled in (first, third, fourth)] == [None, None, fourth]
+        fifth = await pool.compile(command("pad 100000"))
+        assert pool.lookup(fifth.key) is None
 
 
 async def test_closing_leaves_no_process_and_tells_the_waiting(open_pool, log: Log) -> None:
