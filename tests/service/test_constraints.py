@@ -1,0 +1,89 @@
+"""From the wire to compiled grammars, and which of them the engine keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+
+import pytest
+
+from grammars.compiling.pool import PoolOptions
+from grammars.constraint import ConstraintKind, Whitespace
+from service.constraints import ConstraintCatalog, constraint_spec
+from service.v1 import common_pb2, constraint_pb2
+from service.v1 import generation_pb2 as pb
+from service.v1.common_pb2 import Constraint
+
+
+def test_every_kind_becomes_its_spec():
+    cases = {
+        ConstraintKind.JSON_SCHEMA: Constraint(json_schema="true", best_effort=True),
+        ConstraintKind.JSON_OBJECT: Constraint(json_object=common_pb2.JsonObject()),
+        ConstraintKind.REGEX: Constraint(regex="a"),
+        ConstraintKind.CHOICES: Constraint(choices=common_pb2.Choices(values=["a", "b"])),
+    }
+    assert set(cases) == set(ConstraintKind)
+    for kind, message in cases.items():
+        spec = constraint_spec(message)
+        assert spec.kind is kind
+        assert spec.best_effort == message.best_effort
+        assert (spec.text, spec.values) == (message.json_schema or message.regex, tuple(message.choices.values))
+
+
+def test_every_white_space_policy_has_its_meaning():
+    for number in common_pb2.WhitespacePolicy.values():
+        name = common_pb2.WhitespacePolicy.Name(number).removeprefix("WHITESPACE_POLICY_")
+        expected = Whitespace.COMPACT if name == "UNSPECIFIED" else Whitespace[name]
+        assert constraint_spec(Constraint(json_schema="true", whitespace=number)).whitespace is expected
+
+
+async def test_a_constraint_is_compiled_once_and_reports_itself(run_server):
+    async with run_server() as server:
+        message = constraint_pb2.CompileRequest(constraint=Constraint(regex="[ab]{3}"))
+        first = await server.constraint.Compile(message)
+        again = await server.constraint.Compile(message)
+        assert (first.cached, again.cached) == (False, True)
+        assert first.handle == again.handle
+        assert first.compile_ms > 0 == again.compile_ms
+        assert first.states > 0
+        assert first.size_bytes > 0
+
+
+async def test_the_engine_keeps_the_last_used_constraints_and_gets_dropped_ones_again(run_server):
+    """With two handed out and room for one, every request still finds its own grammar."""
+    options = PoolOptions(workers=1, cache_entries=1)
+    async with run_server(compiling=options) as server:
+        patterns = [f"{letter}{{4}}" for letter in "abc"] * 3
+
+        async def generate(pattern):
+            message = pb.GenerateRequest(text="x", constraint=Constraint(regex=pattern))
+            return (await server.generation.Generate(message)).samples[0].text
+
+        assert [await generate(pattern) for pattern in patterns] == [pattern[0] * 4 for pattern in patterns]
+        texts = await asyncio.gather(*map(generate, patterns[:6]))
+        assert texts == [pattern[0] * 4 for pattern in patterns[:6]]
+        assert len(server.model.catalog._defined) == 1
+
+
+async def test_a_running_request_keeps_a_grammar_that_is_dropped(run_server):
+    options = PoolOptions(workers=1, cache_entries=1)
+    async with run_server(compiling=options, engine={"step_s": 0.01}) as server:
+        message = pb.GenerateRequest(text="x", constraint=Constraint(regex="a{60}"))
+        running = aiter(server.generation.GenerateStream(pb.GenerateStreamRequest(request=message)))
+        events = [await anext(running)]
+        other = pb.GenerateRequest(text="x", constraint=Constraint(regex="b{4}"))
+        assert (await server.generation.Generate(other)).samples[0].text == "bbbb"
+        events += [event async for event in running]
+        assert "".join(event.delta.text for event in events) == "a" * 60
+
+
+@pytest.mark.parametrize(("room", "kept"), [(3500, ["b", "c", "d"]), (2500, ["c", "d"]), (10, ["d"])])
+async def test_bytes_bound_the_engines_grammars_and_the_last_used_is_kept(trie, room, kept):
+    told = []
+    engine = types.SimpleNamespace(
+        define_grammar=lambda key, packed: told.append(key), drop_grammar=lambda key: told.remove(key)
+    )
+    catalog = ConstraintCatalog(pool=None, engine=engine, trie=trie, options=PoolOptions(cache_bytes=room))
+    for key in "abcd":
+        assert await catalog.define(types.SimpleNamespace(key=key, grammar=bytes(1000))) == key
+    assert told == kept
