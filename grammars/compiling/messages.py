@@ -33,7 +33,8 @@ class Setup:
     Attributes:
         parent: process id of the server; the worker dies with it.
         niceness: added to the worker's own.
-        warm_up: compiled before the worker says that it is ready, without limits.
+        warm_up: compiled before the worker says that it is ready, without limits, so that what is imported and
+            compiled by numba on first use is there.
     """
 
     parent: int

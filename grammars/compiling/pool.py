@@ -89,7 +89,7 @@ class CompilePool:
                 limits=options.limits,
                 backend=options.backend,
                 compile_function=compile_function,
-                warm_up=ConstraintSpec(kind=ConstraintKind.JSON_OBJECT),
+                warm_up=ConstraintSpec(kind=ConstraintKind.REGEX, text="."),
             )
         )
         self._cache = BoundedCache[CompiledConstraint](max_entries=options.cache_entries, max_cost=options.cache_bytes)

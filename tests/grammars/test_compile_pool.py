@@ -53,7 +53,7 @@ def recurse():
 
 def by_command(spec, trie, *, limits, backend):
     """The text of the constraint is a command and its arguments."""
-    command, *arguments = spec.text.split() or ["nothing"]
+    command, *arguments = spec.text.split()
     with Path(os.environ["COMPILE_LOG"]).open("a") as log:
         log.write(spec.text + "\\n")
     match command:
@@ -94,7 +94,7 @@ def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Modul
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     """The commands that workers have begun, warm-up aside."""
-    return lambda: [line for line in (tmp_path / "log").read_text().splitlines() if line]
+    return lambda: [line for line in (tmp_path / "log").read_text().splitlines() if line != "."]
 
 
 @pytest.fixture
@@ -201,6 +201,31 @@ async def test_a_runaway_is_killed_at_the_wall_limit_and_not_remembered(open_poo
         await pool.compile(command("nothing"))
         assert not worker.is_running()
         assert log() == ["spin", "spin", "nothing"]
+
+
+async def test_the_real_compiler_in_a_worker() -> None:
+    tokens = (b"", *(bytes([byte]) for byte in range(256)))
+    trie = TokenTrie.of(Vocabulary(tokens=tokens, special_ids=frozenset({0}), eos_ids=(0,), size=300))
+    async with CompilePool(trie, PoolOptions(workers=1)) as pool:
+        compiled = await pool.compile(ConstraintSpec(kind=ConstraintKind.CHOICES, values=("yes", "no")))
+        grammar = unpack(compiled.packed, shared_objects(trie))
+        assert grammar.matcher().mask().legal.tolist() == [ord("n") + 1, ord("y") + 1]
+        assert compiled.states > 1
+        assert compiled.size_bytes > 0
+        wrong = ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text='{"type": "strong"}')
+        with pytest.raises(ConstraintError, match="/type"):
+            await pool.compile(wrong)
+
+
+async def test_an_exploding_automaton_of_outlines_core_is_killed() -> None:
+    tokens = (b"", *(bytes([byte]) for byte in range(256)))
+    trie = TokenTrie.of(Vocabulary(tokens=tokens, special_ids=frozenset({0}), eos_ids=(0,), size=257))
+    options = PoolOptions(backend="outlines-core", workers=1, limits=ConstraintLimits(wall_s=1))
+    async with CompilePool(trie, options) as pool:
+        runaway = r'"([^"\\\x00-\x1F\x7F-\x9F]|\\["\\/bfnrt]){0,40}"'
+        with pytest.raises(WorkerTimeoutError):
+            await pool.compile(command(runaway))
+        await pool.compile(command("[a-z]{3}"))
 
 
 async def test_other_constraints_go_on_beside_a_runaway(open_pool, log: Log) -> None:
