@@ -31,7 +31,7 @@ class ConstraintService(constraint_pb2_grpc.ConstraintServiceServicer):
             if request.constraint.WhichOneof("kind") == "compiled":
                 raise InvalidRequestError("constraint.compiled", "is compiled already; send what it was made of")
             compiled, cached = await model.catalog.compile(request.constraint)
-            handle = await model.catalog.define(compiled)
+            handle = model.catalog.define(compiled)
             return pb.CompileResponse(
                 handle=handle,
                 compile_ms=0.0 if cached else compiled.compile_ms,

@@ -78,7 +78,7 @@ class ConstraintCatalog:
             raise PreconditionError("constraint.compiled: the server does not keep this constraint; compile it again")
         return compiled
 
-    async def define(self, compiled: CompiledConstraint) -> str:
+    def define(self, compiled: CompiledConstraint) -> str:
         """The key under which the engine knows the grammar from now on."""
         key = compiled.key
         if key not in self._defined:

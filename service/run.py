@@ -75,7 +75,7 @@ async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIte
     if message.constraint.ByteSize():
         compiled = await model.catalog.resolve(message.constraint)
         unenforced = compiled.unenforced
-        submit = replace(submit, grammar_key=await model.catalog.define(compiled))
+        submit = replace(submit, grammar_key=model.catalog.define(compiled))
     async with model.engine.submit(submit) as events:
         reader = AnswerReader(submit, model.vocabulary.tokens)
         run = Run(submit=submit, unenforced=unenforced, events=events, reader=reader, clock=clock)

@@ -78,12 +78,12 @@ async def test_a_running_request_keeps_a_grammar_that_is_dropped(run_server):
 
 
 @pytest.mark.parametrize(("room", "kept"), [(3500, ["b", "c", "d"]), (2500, ["c", "d"]), (10, ["d"])])
-async def test_bytes_bound_the_engines_grammars_and_the_last_used_is_kept(trie, room, kept):
+def test_bytes_bound_the_engines_grammars_and_the_last_used_is_kept(room, kept):
     told = []
     engine = types.SimpleNamespace(
         define_grammar=lambda key, packed: told.append(key), drop_grammar=lambda key: told.remove(key)
     )
-    catalog = ConstraintCatalog(pool=None, engine=engine, trie=trie, options=PoolOptions(cache_bytes=room))
+    catalog = ConstraintCatalog(pool=None, engine=engine, options=PoolOptions(cache_bytes=room))
     for key in "abcd":
-        assert await catalog.define(types.SimpleNamespace(key=key, grammar=bytes(1000))) == key
+        assert catalog.define(types.SimpleNamespace(key=key, packed=b"", size_bytes=1000)) == key
     assert told == kept
