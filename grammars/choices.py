@@ -47,6 +47,7 @@ class ChoicesSource:
     def __init__(self, sorted_values: tuple[bytes, ...]) -> None:
         self._values = sorted_values
         self._ranges: dict[int, tuple[int, int, int]] = {}
+        self._by_rest: dict[bytes, int] = {}
         self._end = 0
 
     def start(self, tables: Tables) -> tuple[int, int]:
@@ -62,8 +63,9 @@ class ChoicesSource:
         codes: list[tuple[int, int]] = []
         first = low + is_complete
         while first < high:
-            byte = self._values[first][depth]
-            end = bisect_right(self._values, byte, first, high, key=lambda value: value[depth])
+            byte, end = self._values[first][depth], high
+            if self._values[high - 1][depth] != byte:
+                end = bisect_right(self._values, byte, first, high, key=lambda value: value[depth])
             codes.append((byte, self._state(tables, first, end, depth + 1)))
             first = end
         tables.set_row(state, codes, final=0 if is_complete else NO_OUTCOME)
@@ -73,6 +75,15 @@ class ChoicesSource:
         return self._end
 
     def _state(self, tables: Tables, low: int, high: int, depth: int) -> int:
+        if high - low > 1:
+            return self._new_state(tables, low, high, depth)
+        rest = self._values[low][depth:]  # all that is left to be written: equal rests are one state
+        state = self._by_rest.get(rest)
+        if state is None:
+            state = self._by_rest[rest] = self._new_state(tables, low, high, depth)
+        return state
+
+    def _new_state(self, tables: Tables, low: int, high: int, depth: int) -> int:
         state = tables.add_state()
         self._ranges[state] = (low, high, depth)
         return state
