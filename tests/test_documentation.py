@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
+from google.protobuf.message_factory import GetMessageClass
 
 from service import client
 from service.cli.main import COMMANDS
+from service.v1 import generation_pb2
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,6 +69,15 @@ def test_the_client_s_readme_names_every_option_and_export():
     assert {name for name in options if not re.search(rf"`[^`\n]*\b{name}\b", text)} == set()
     errors = {name for name in client.__all__ if name.endswith("Error")}
     assert {name for name in errors if f"`{name}`" not in text} == set()
+
+
+def test_the_grpcurl_example_is_a_request_of_a_method_that_exists():
+    (body, service, method) = re.search(
+        r"grpcurl .*-d '(.*?)' \S+ espalier\.v1\.(\w+)/(\w+)", README, re.DOTALL
+    ).groups()
+    called = generation_pb2.DESCRIPTOR.services_by_name[service].methods_by_name[method]
+    request = json_format.Parse(body, GetMessageClass(called.input_type)())
+    assert json.loads(request.constraint.json_schema)["type"] == "object"
 
 
 def test_readme_examples_compile():
