@@ -178,7 +178,8 @@ def _attend_chunk(plan: ReferencePlan, chunk: Chunk, call: _Call) -> torch.Tenso
             q_GHTD[:, :, start:stop],
             k_GHKD[:, :, first:last],
             v_GHKD[:, :, first:last],
-            mask=mask[tile - (stop - start) :, mask.shape[1] - (last - first) :],
+            # CUDA's kernels want the mask aligned, which a slice is not; against the attention itself a copy is cheap.
+            mask=mask[tile - (stop - start) :, mask.shape[1] - (last - first) :].contiguous(),
             call=call,
         )
         outputs.append(out.permute(2, 1, 0, 3).reshape(stop - start, num_heads, -1))

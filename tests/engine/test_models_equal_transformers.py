@@ -16,6 +16,7 @@ from engine.models.base import CausalModel
 from engine.models.llama import LlamaModel
 from engine.models.transformers_model import TransformersModel
 from tests.paged import PagedRunner, PagedText, Part
+from tests.tiny_model import TINY_CONFIG
 
 LENGTH = 150
 TREE = (-1, 0, 1, 0, 3, 3, 1, 5, 7)
@@ -86,6 +87,26 @@ OTHERS: dict[str, dict[str, Any]] = {
         "residual_multiplier": 0.5,
         "attention_multiplier": 0.1,
     },
+    "gemma3-multimodal": {
+        "model_type": "gemma3",
+        "text_config": {
+            **{name: value for name, value in TINY_CONFIG.items() if name not in ("model_type", "rope_parameters")},
+            "model_type": "gemma3_text",
+            "layer_types": ["sliding_attention", "full_attention"],
+            "sliding_window": 24,
+        },
+        "vision_config": {
+            "model_type": "siglip_vision_model",
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 28,
+            "patch_size": 14,
+        },
+        "mm_tokens_per_image": 4,
+    },
+    "smollm3": {"model_type": "smollm3", "no_rope_layers": [1, 0], "pad_token_id": 0},
     "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
 }
 CASES = [
@@ -170,6 +191,7 @@ def test_model_card(case):
     model, plain = case
     assert model.architecture == plain.config.model_type
     assert model.parameters == sum(parameter.numel() for parameter in plain.parameters())
-    assert model.vocab_size == plain.config.vocab_size
-    assert model.context_length == plain.config.max_position_embeddings
-    assert len(model.kv_shapes) == plain.config.num_hidden_layers
+    text = plain.config.get_text_config()
+    assert model.vocab_size == text.vocab_size
+    assert model.context_length == text.max_position_embeddings
+    assert len(model.kv_shapes) == text.num_hidden_layers
