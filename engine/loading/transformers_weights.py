@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from decoding.errors import ModelLoadError
@@ -34,7 +33,12 @@ def load_transformers(
     model_class: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     refuse_by_rule(model_class, config)
     register_attention()
-    model = _random(config, dtype, device, seed) if load_format == "dummy" else _read(files, dtype).to(device)
+    try:
+        model = _random(config, dtype, device, seed) if load_format == "dummy" else _read(files, dtype).to(device)
+    except ModelLoadError:
+        raise
+    except Exception as error:  # two hundred architectures fail in as many ways
+        raise ModelLoadError(f"transformers cannot load {files.directory}: {error}") from error
     loaded: PreTrainedModel = model.eval().requires_grad_(requires_grad=False)
     return loaded
 
@@ -47,18 +51,15 @@ def _random(config: PretrainedConfig, dtype: torch.dtype, device: torch.device, 
 
 
 def _read(files: ModelFiles, dtype: torch.dtype) -> Any:
-    try:
-        model, report = _AUTO.from_pretrained(
-            files.directory,
-            dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported below, with the names
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ModelLoadError(f"the weights in {files.directory} cannot be loaded: {error}") from error
+    model, report = _AUTO.from_pretrained(
+        files.directory,
+        dtype=dtype,
+        attn_implementation=ATTENTION_NAME,
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,  # reported below, with the names
+    )
     for kind in ("missing", "unexpected", "mismatched"):
         if names := sorted(str(key) for key in report[f"{kind}_keys"]):
             raise ModelLoadError(

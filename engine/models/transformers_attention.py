@@ -95,13 +95,18 @@ def _paged_attention(  # noqa: PLR0917 (transformers passes them so)
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,  # noqa: ARG001 (transformers makes none for functions that it does not know)
+    attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **arguments: Any,
 ) -> tuple[torch.Tensor, None]:
     """Signature and shapes of transformers: [1, heads, T, D] in, [1, T, heads, D] out."""
+    if attention_mask is not None:
+        # For attention functions that it does not know, transformers makes none: this one is the model's own.
+        raise ModelLoadError(
+            f"{type(module).__name__} makes a mask of its own, which the paged attention does not know"
+        )
     for name, meaning in _REFUSED.items():
         if arguments.get(name) is not None:
             raise ModelLoadError(f"{type(module).__name__} uses {meaning}, which the paged attention does not have")

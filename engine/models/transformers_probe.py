@@ -62,8 +62,13 @@ class _Recorder:
 def probe(model: PreTrainedModel, attention: AttentionBackend[Any]) -> tuple[KVShape, ...]:
     """Key and value shape of each layer; raises ModelLoadError where the paged attention does not fit the model."""
     decoder = getattr(model, model.base_model_prefix)
-    shapes = _shapes(model.config, decoder)
-    _compare(model, decoder, attention, shapes)
+    try:
+        shapes = _shapes(model.config, decoder)
+        _compare(model, decoder, attention, shapes)
+    except ModelLoadError:
+        raise
+    except Exception as error:  # two hundred architectures fail in as many ways
+        raise ModelLoadError(f"{model.config.model_type} cannot be run over a paged KV cache: {error}") from error
     return shapes
 
 
@@ -74,8 +79,8 @@ def _shapes(config: PretrainedConfig, decoder: nn.Module) -> tuple[KVShape, ...]
     run_decoder(decoder, tokens_T, torch.arange(_TOKENS, device=tokens_T.device), {STEP_ARGUMENT: recorder})
     if [call.layer for call in recorder.calls] != list(range(text.num_hidden_layers)):
         raise ModelLoadError(
-            f"{name} has {text.num_hidden_layers} layers, but attention was asked for in layers "
-            f"{[call.layer for call in recorder.calls]}: the others keep a state that has no KV cache"
+            f"{name} has {text.num_hidden_layers} layers, but asks for attention in layers "
+            f"{[call.layer for call in recorder.calls]} instead of once in each; what the others keep has no KV cache"
         )
     windows = [call.window for call in recorder.calls]
     types = getattr(text, "layer_types", None) or []
