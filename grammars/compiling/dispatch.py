@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from decoding.errors import ConstraintError, GrammarStateError, InvalidRequestError
+from decoding.errors import ConstraintError, GrammarStateError
 from grammars.backends.outlines import compile_outlines
 from grammars.choices import compile_choices
 from grammars.compiling.result import Compilation
@@ -23,11 +23,9 @@ from grammars.matching.trie import TokenTrie
 def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: ConstraintLimits, backend: str) -> Compilation:
     """Compile and compute the first mask. Time and memory are the caller's to bound; ``limits`` bound sizes.
 
-    Raises ConstraintError (UnsupportedConstraintError for keywords that cannot be enforced) and, for a backend that is
-    none of `BACKENDS`, InvalidRequestError.
+    ``backend`` is a name in `BACKENDS`. Raises ConstraintError (UnsupportedConstraintError for keywords that cannot be
+    enforced).
     """
-    if backend not in BACKENDS:
-        raise InvalidRequestError("backend", f"{backend!r} is unknown; use one of {', '.join(sorted(BACKENDS))}")
     compilation = BACKENDS[backend](spec, trie, limits)
     try:
         compilation.grammar.matcher().mask()

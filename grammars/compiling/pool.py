@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from decoding.errors import CapacityError, ConstraintError, EspalierError, UnavailableError
+from decoding.errors import CapacityError, ConstraintError, EspalierError, InvalidRequestError, UnavailableError
 from grammars.compiling.cache import BoundedCache
-from grammars.compiling.dispatch import compile_constraint
+from grammars.compiling.dispatch import BACKENDS, compile_constraint
 from grammars.compiling.messages import CompileFunction, Setup, frame
 from grammars.compiling.process import WorkerProcess, WorkerTimeoutError
 from grammars.compiling.result import CompiledConstraint
@@ -58,6 +58,14 @@ class PoolOptions:
     cache_bytes: int = 256 << 20
     refusals: int = 1024
     niceness: int = 10
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise InvalidRequestError("backend", f"is {self.backend!r}; use one of {', '.join(sorted(BACKENDS))}")
+        least = {"workers": 1, "max_waiting": 0, "cache_entries": 1, "cache_bytes": 1, "refusals": 0, "niceness": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise InvalidRequestError(name, f"is {getattr(self, name)}; it must be at least {value}")
 
 
 @dataclass(slots=True, kw_only=True)

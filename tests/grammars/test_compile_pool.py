@@ -18,7 +18,13 @@ from typing import Any
 import psutil
 import pytest
 
-from decoding.errors import CapacityError, ConstraintError, UnavailableError, UnsupportedConstraintError
+from decoding.errors import (
+    CapacityError,
+    ConstraintError,
+    InvalidRequestError,
+    UnavailableError,
+    UnsupportedConstraintError,
+)
 from grammars.compiling.messages import shared_objects, unpack
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.process import WorkerTimeoutError
@@ -123,6 +129,15 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def children() -> list[psutil.Process]:
     return [process for process in psutil.Process().children() if "grammars.compiling.worker" in process.cmdline()]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("backend", "other"), ("workers", 0), ("max_waiting", -1), ("cache_bytes", 0), ("niceness", -1)],
+)
+def test_options_that_make_no_pool_are_refused(field: str, value: object) -> None:
+    with pytest.raises(InvalidRequestError, match=f"{field}: is .*(use one of espalier, outlines-core|at least)"):
+        PoolOptions(**{field: value})
 
 
 async def test_a_result_names_shared_objects_and_is_cached(open_pool, log: Log) -> None:

@@ -10,7 +10,7 @@ import re
 import interegular
 import pytest
 
-from decoding.errors import ConstraintError, InvalidRequestError, UnsupportedConstraintError
+from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.compiling.dispatch import BACKENDS, compile_constraint
 from grammars.compiling.result import Compilation
 from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
@@ -76,11 +76,6 @@ def test_best_effort_reports_what_the_default_refuses(trie: TokenTrie) -> None:
         compiled(trie, spec("json_schema", schema), "outlines-core")
     compilation = compiled(trie, spec("json_schema", schema, best_effort=True), "outlines-core")
     assert [entry.keyword for entry in compilation.unenforced] == ["minimum"]
-
-
-def test_an_unknown_backend_is_refused(trie: TokenTrie) -> None:
-    with pytest.raises(InvalidRequestError, match="espalier, outlines-core"):
-        compiled(trie, spec("regex", "a"), "other")
 
 
 def test_what_the_vocabulary_cannot_begin_is_refused() -> None:
