@@ -29,7 +29,7 @@ def move_logits(logits_V: npt.NDArray[np.floating], row: RowContext) -> None:
         _add_bias(logits_V, params)
     if params.repetition_penalty != 1:
         _penalise_repetition(logits_V, row)
-    if (params.presence_penalty or params.frequency_penalty) and row.output:
+    if params.presence_penalty or params.frequency_penalty:
         _penalise_output(logits_V, row)
 
 

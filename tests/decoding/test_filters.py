@@ -44,6 +44,13 @@ def test_top_p_is_a_share_of_what_top_k_leaves():
     assert kept(scaled, top_k=2, top_p=0.4) == [0]
 
 
+def test_masses_are_summed_in_float64():
+    scaled = np.full((1, 60_001), -25 * math.log(2), dtype=np.float32)
+    scaled[0, 0] = 0.0  # the 60,000 others hold 0.18 % together, each less than float32 can add to 1
+    floors = thresholds(scaled, [SamplingParams(top_p=0.9995)], [None])
+    assert (scaled >= floors).all()
+
+
 @given(
     st.lists(st.floats(-50, 0) | st.sampled_from([-math.inf, -1.0]), min_size=1, max_size=300),
     st.integers(1, 400),

@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -106,3 +108,23 @@ def test_the_callers_mapping_is_copied():
     params = SamplingParams(logit_bias=bias)
     bias[1] = 3.0
     assert params.logit_bias == {1: 2.0}
+
+
+def test_every_field_is_documented_with_its_default():
+    readme = Path(__file__).parents[2] / "decoding" / "README.md"
+    fields = readme.read_text(encoding="utf-8").split("## Fields")[1].split("##")[0]
+    documented = {
+        name: cells[2].strip().replace(",", "")
+        for line in fields.splitlines()
+        if len(cells := line.split("|")) > 3
+        for name in re.findall(r"`(\w+)`", cells[1])
+    }
+    assert documented == {
+        name: written(getattr(SamplingParams(), name)) for name in SamplingParams.__dataclass_fields__
+    }
+
+
+def written(default):
+    if default is None or default in ({}, ()):
+        return "none"
+    return "false" if default is False else f"{default:g}"

@@ -113,6 +113,19 @@ def test_a_row_alone_equals_the_row_in_a_batch_bit_for_bit(batch, random):
         assert pipeline.draw(logits_RV[index : index + 1], [row]) == [together[index]]
 
 
+@pytest.mark.parametrize("cut", [{}, {"top_p": 0.8}])
+def test_padding_beside_longer_rows_changes_no_bit(cut):
+    rng = np.random.default_rng(1)
+    logits_RV = torch.from_numpy(rng.standard_normal((40, 300)))
+    rows = [
+        row(MaskRow.from_ids(rng.choice(300, 6 * size + 1, replace=False).tolist(), 300), seed=size, logprobs=3, **cut)
+        for size in range(40)
+    ]
+    pipeline = LogitsPipeline(300, ())
+    together = pipeline.draw(logits_RV, rows)
+    assert together == [pipeline.draw(logits_RV[at : at + 1], [context])[0] for at, context in enumerate(rows)]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @given(batches())
 @settings(max_examples=60)
