@@ -5,6 +5,8 @@ Invariant: importing this module imports no torch; calling its functions does.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from decoding.errors import ModelLoadError
 from engine.config import EngineConfig
 from engine.loading.files import ModelFiles
@@ -17,16 +19,18 @@ def load_tokens(files: ModelFiles) -> TokenTrie:
     """The tokens of a model. Raises ModelLoadError where its tokenizer is not supported."""
     from engine.models.config import read_transformers_config  # noqa: PLC0415 - imports torch
 
-    size = read_transformers_config(files.directory).get_text_config().vocab_size
-    return TokenTrie.of(load_vocabulary(files.tokenizer, eos_token_ids=files.eos_token_ids, size=size))
+    width = read_transformers_config(files.directory).get_text_config().vocab_size
+    vocabulary = load_vocabulary(files.tokenizer, eos_token_ids=files.eos_token_ids, size=width)
+    # Masks are as wide as what can be drawn: the logits pipeline cuts the padding off before it looks at them.
+    return TokenTrie.of(replace(vocabulary, size=vocabulary.num_tokens))
 
 
 def build(config: EngineConfig, files: ModelFiles, trie: TokenTrie) -> Engine:
     """The engine of a model. Raises ModelLoadError."""
     from engine.build import build_engine  # noqa: PLC0415 - imports torch
 
-    engine = build_engine(config, files, num_tokens=trie.vocabulary.num_tokens)
-    if engine.card.vocab_size != trie.vocabulary.size:
-        widths = f"{engine.card.vocab_size} logits, but config.json says {trie.vocabulary.size}"
-        raise ModelLoadError(f"the model has {widths}; fetch the model again")
+    num_tokens = trie.vocabulary.num_tokens
+    engine = build_engine(config, files, num_tokens=num_tokens)
+    if engine.card.vocab_size < num_tokens:
+        raise ModelLoadError(f"the model has {engine.card.vocab_size} logits for {num_tokens} tokens; fetch it again")
     return engine

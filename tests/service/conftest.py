@@ -26,6 +26,7 @@ from service.serving_model import ServingModel
 from service.settings import ServerSettings
 from service.v1 import constraint_pb2_grpc, generation_pb2_grpc, model_pb2_grpc
 from tests.service import fake_engine
+from tests.service.server_process import ServerProcess, server_process
 
 
 @pytest.fixture(scope="session")
@@ -130,3 +131,24 @@ async def server(run_server) -> AsyncIterator[RunningServer]:
     """One server for a whole module; its tests carry ``pytest.mark.asyncio(loop_scope="module")``."""
     async with run_server(engine={"step_s": 0.001}) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def tiny_flags(tiny_model_dir) -> list[str]:
+    """Flags of `espalier serve` for the tiny model, on one thread and with a small cache."""
+    options = {
+        "--model": str(tiny_model_dir()),
+        "--device": "cpu",
+        "--dtype": "float32",
+        "--threads": "1",
+        "--kv-cache-tokens": "8192",
+        "--compile-workers": "1",
+        "--metrics-port": "0",
+    }
+    return [part for pair in options.items() for part in pair]
+
+
+@pytest.fixture(scope="session")
+def serve(tiny_flags) -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
+    """Factory of contexts with a real server process: ``with serve("--flag", "value") as server: server.ready()``."""
+    return lambda *flags: server_process(*tiny_flags, *flags)
