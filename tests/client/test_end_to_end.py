@@ -41,7 +41,7 @@ def address(tiny_model_dir):
     serve = [sys.executable, "-m", "service.cli.main", "serve", "--address", address, "--log-level", "warning"]
     model = [
         "--model",
-        str(tiny_model_dir(vocab_size=512)),
+        str(tiny_model_dir()),
         "--device",
         "cpu",
         "--threads",
