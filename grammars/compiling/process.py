@@ -41,15 +41,23 @@ class WorkerProcess:
 
     @classmethod
     async def launch(cls, limits: ConstraintLimits) -> WorkerProcess:
-        """Start the program, with this process's import path; it waits for `set_up`."""
+        """Start the program, with this process's import path; it waits for `set_up`.
+
+        Raises UnavailableError where the machine refuses another process, or cannot bound one as `worker` needs it.
+        """
+        if sys.platform != "linux":
+            raise UnavailableError("compile workers are bounded by means of Linux; serve from a Linux machine")
         import_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         single_threaded = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "grammars.compiling.worker"),
-            stdin=PIPE,
-            stdout=PIPE,
-            env=os.environ | single_threaded | {"PYTHONPATH": import_path},
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "grammars.compiling.worker"),
+                stdin=PIPE,
+                stdout=PIPE,
+                env=os.environ | single_threaded | {"PYTHONPATH": import_path},
+            )
+        except OSError as error:
+            raise UnavailableError(f"a compile worker did not start: {error}") from error
         return cls(process, limits)
 
     async def set_up(self, setup_frame: bytes) -> None:

@@ -89,9 +89,8 @@ def memory_message(limit: int) -> str:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent goes; elsewhere than on Linux the end of input does it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Have the kernel kill this process when the thread that started it ends (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it went before the kernel was told
         os._exit(0)
 

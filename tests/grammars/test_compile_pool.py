@@ -371,6 +371,24 @@ async def test_a_worker_that_cannot_warm_up_fails_the_start(compilers: ModuleTyp
     assert children() == []
 
 
+async def test_a_restart_that_the_machine_refuses_is_tried_again(open_pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_pool() as pool:
+        start = asyncio.create_subprocess_exec
+        attempts = []
+
+        async def refuse_once(*arguments: object, **options: object) -> object:
+            attempts.append(arguments)
+            if len(attempts) == 1:
+                raise BlockingIOError("no more processes")
+            return await start(*arguments, **options)
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse_once)
+        with pytest.raises(CompilerCrashError):
+            await pool.compile(command("exit 1"))
+        await pool.compile(command("nothing"))
+        assert len(attempts) == 2
+
+
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
 def test_workers_die_with_a_parent_that_is_killed(compilers: ModuleType, tmp_path: Path, busy: bool) -> None:
     program = """
