@@ -50,28 +50,24 @@ def _joined(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def absorb(terms: Terms, members: set[int]) -> set[int]:
-    """Drop t beside ``xt`` with nullable x, ``yt`` beside ``.*t`` for every y, and what reads nothing beside the empty
-    text.
-    """
+    """Drop ``yt`` beside ``.*t`` for every y, then t beside ``xt`` with nullable x, and conditions beside the empty text."""
     kind, args, nullable = terms.kind, terms.args, terms.nullable
+    searched = {m for m in members if kind[m] == CAT and args[m][0] == terms.any_text}
+    if searched:
+        members = {m for m in members if not _has_suffix(terms, m, searched)}
     weaker: set[int] = set()
-    searched: set[int] = set()
     nullable_member = False
     for member in members:
         if kind[member] == CAT:
             head, tail = args[member]
             if nullable[head] == EPSILON:
                 weaker.update(args[tail] if kind[tail] == OR else (tail,))
-                if head == terms.any_text:
-                    searched.add(member)
         nullable_member |= nullable[member] == EPSILON and member != EPSILON
     kept = members - weaker
     if nullable_member or EPSILON in members:
         kept = {m for m in kept if terms.longest[m]}
         if not nullable_member:
             kept.add(EPSILON)
-    if searched:
-        kept = {m for m in kept if not _has_suffix(terms, m, searched)}
     return kept
 
 

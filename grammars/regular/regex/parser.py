@@ -143,7 +143,7 @@ class Parser:
         close = self._special() if source.skip("?") else _itself
         if close is not None:
             behind = self._groups[-1].in_look_behind or close in (_look_behind, _not_look_behind)
-            self._groups.append(_Group(close=close, flags=self._groups[-1].flags, in_look_behind=behind))
+            self._groups.append(_Group(close=close, flags=self._flags, in_look_behind=behind))
 
     def _special(self) -> Callable[[e.Expression], e.Expression] | None:
         """What follows ``(?``: how the group closes, or None where no group was opened."""
