@@ -1,0 +1,112 @@
+"""Arrays by derivatives: what is asked of the items still to come, after each item.
+
+Invariant: a residue that is not FALSE can be completed; dead ones are replaced by FALSE as soon as they arise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grammars.json_schema.atoms import UNBOUNDED, ArrayAtom, AtLeastItems, EveryItem, Outcome
+from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.leaves import Goals
+from grammars.json_schema.outcomes import Residues, Split, split
+from grammars.json_schema.search import Answering
+
+
+class Arrays:
+    """Derivatives of formulas over `ArrayAtom`s."""
+
+    def __init__(self, goals: Goals) -> None:
+        self.formulas: Formulas[ArrayAtom] = Formulas()
+        self._goals = goals
+
+    def every(self, begin: int, end: int, goal: int) -> int:
+        """The formula of `EveryItem`."""
+        return TRUE if goal == TRUE or begin >= end else self.formulas.atom(EveryItem(begin, end, goal))
+
+    def at_least(self, goal: int, count: int) -> int:
+        """The formula of `AtLeastItems`, for any count."""
+        if count <= 0:
+            return TRUE
+        return FALSE if goal == FALSE else self.formulas.atom(AtLeastItems(goal, count))
+
+    def closing(self, residues: Residues) -> int | None:
+        """The index of the residue that holds if the array ends here."""
+        for index, residue in enumerate(residues):
+            if residue and self.formulas.substitute(residue, _at_end, {}) == TRUE:
+                return index
+        return None
+
+    def step(self, residues: Residues) -> Answering[Split]:
+        """The next item's goals by what they leave; dead rests are left out."""
+        memo: dict[int, int] = {}
+        opened = tuple(self.formulas.substitute(residue, self._after_item, memo) for residue in residues)
+        found = yield from split(self.formulas, self._goals, opened)
+        live: Split = {}
+        for rest, goal in found.items():
+            if not (yield ("goal", goal)):
+                continue
+            kept = yield from self.pruned(rest)
+            if any(kept):
+                live[kept] = self._goals.any_of((live.get(kept, FALSE), goal))
+        return live
+
+    def pruned(self, residues: Residues) -> Answering[Residues]:
+        """``residues`` with dead ones replaced by FALSE."""
+        alive: list[bool] = []
+        for residue in residues:
+            alive.append(residue != FALSE and (yield ("array", residue)))  # noqa: PERF401 - no yield in comprehensions
+        return tuple(residue if is_alive else FALSE for residue, is_alive in zip(residues, alive, strict=True))
+
+    def can_end(self, residue: int) -> Answering[bool]:
+        """Whether some items complete ``residue``."""
+        if self.closing((residue,)) is not None:
+            return True
+        memo: dict[int, int] = {}
+        opened = self.formulas.substitute(residue, self._after_item, memo)
+        found = yield from split(self.formulas, self._goals, (opened,))
+        for (rest,), goal in found.items():
+            if not (yield ("goal", goal)):
+                continue
+            for candidate in self._pumped(residue, rest):
+                if (yield ("array", candidate)):
+                    return True
+        return False
+
+    def _after_item(self, atom: ArrayAtom) -> int:
+        formulas = self.formulas
+        if isinstance(atom, EveryItem):
+            end = atom.end if atom.end == UNBOUNDED else atom.end - 1
+            if atom.begin > 0:
+                return self.every(atom.begin - 1, end, atom.goal)
+            now = FALSE if atom.goal == FALSE else formulas.atom(Outcome(atom.goal))
+            return formulas.all_of((now, self.every(0, end, atom.goal)))
+        assert isinstance(atom, AtLeastItems)
+        fewer = self.at_least(atom.goal, atom.count - 1)
+        if atom.goal == TRUE:
+            return fewer
+        return formulas.choose(formulas.atom(Outcome(atom.goal)), fewer, formulas.atom(atom))
+
+    def _pumped(self, before: int, after: int) -> Iterator[int]:
+        """``after``, preceded by what many such items leave where an item changes nothing but the count of items."""
+        counts = [
+            atom.count
+            for atom, _ in self.formulas.atoms(before)
+            if isinstance(atom, AtLeastItems) and atom.goal == TRUE
+        ]
+        if counts and min(counts) > 2 and self._counted_down(before, 1) == after:
+            yield self._counted_down(before, min(counts) - 1)
+        yield after
+
+    def _counted_down(self, residue: int, items: int) -> int:
+        def image(atom: ArrayAtom) -> int:
+            if isinstance(atom, AtLeastItems) and atom.goal == TRUE:
+                return self.at_least(TRUE, atom.count - items)
+            return self.formulas.atom(atom)
+
+        return self.formulas.substitute(residue, image, {})
+
+
+def _at_end(atom: ArrayAtom) -> int:
+    return TRUE if isinstance(atom, EveryItem) else FALSE

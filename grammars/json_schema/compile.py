@@ -1,0 +1,111 @@
+"""JSON Schema in, compiled constraint out.
+
+Invariant: a schema that compiles has at least one valid text, and every keyword it reaches is enforced or reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+
+from decoding.errors import ConstraintError
+from grammars.constraint import Whitespace
+from grammars.json_schema.atoms import AtLeastItems, EveryItem, EveryMember
+from grammars.json_schema.boolean import FALSE
+from grammars.json_schema.document import FIELD, Document, Schema
+from grammars.json_schema.leaves import Place
+from grammars.json_schema.source import JsonSource
+from grammars.json_schema.translate import Translator
+from grammars.json_schema.values import Values
+from grammars.limits import ConstraintLimits
+from grammars.matching.constraint import CompiledConstraint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonOptions:
+    """How JSON texts are generated.
+
+    Attributes:
+        whitespace: between JSON tokens.
+        best_effort: report keywords that cannot be enforced, instead of refusing the schema.
+        limits: how large a schema may be.
+    """
+
+    whitespace: Whitespace = Whitespace.COMPACT
+    best_effort: bool = False
+    limits: ConstraintLimits = field(default_factory=ConstraintLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonLanguage:
+    """JSON texts of values that meet a goal."""
+
+    values: Values
+    goal: int
+    whitespace: Whitespace
+
+    def source(self) -> JsonSource:
+        """A fresh source of states."""
+        return JsonSource(self.values, self.goal, self.whitespace)
+
+
+def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledConstraint:
+    """Compile a schema, as JSON text or parsed.
+
+    Raises ConstraintError where it is no schema, too large or impossible, and UnsupportedConstraintError where a
+    keyword cannot be enforced.
+    """
+    document = Document(schema, options.limits)
+    translator = Translator(document, best_effort=options.best_effort)
+    values = Values(translator)
+    goal = values.goals.atom(Place(""))
+    _translate_all(values, goal)
+    if not values.is_possible(goal):
+        raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
+    text = json.dumps(document.root, default=str)
+    parts = ("json_schema", options.whitespace.value, str(options.best_effort), text)
+    return CompiledConstraint(
+        text_key=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+        language=JsonLanguage(values=values, goal=goal, whitespace=options.whitespace),
+        unenforced=tuple(translator.unenforced.values()),
+    )
+
+
+def compile_json_object(options: JsonOptions) -> CompiledConstraint:
+    """Any JSON object that nests at most `source.OPEN_LEVELS` deep."""
+    return compile_json_schema({"type": "object"}, options)
+
+
+def _translate_all(values: Values, goal: int) -> None:
+    """Translate every schema that can be reached, so that errors show now."""
+    seen: set[int] = set()
+    pending = [goal]
+    while pending:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        shape = values.shape(current)
+        members = [atom for atom, _ in values.objects.formulas.atoms(shape.object)]
+        items = [atom for atom, _ in values.arrays.formulas.atoms(shape.array)]
+        pending += [atom.goal for atom in members if isinstance(atom, EveryMember)]
+        pending += [atom.goal for atom in items if isinstance(atom, EveryItem | AtLeastItems)]
+
+
+def _impossible_part(values: Values, goal: int) -> str:
+    """The pointer of an impossible schema as deep inside as can be: it asks for what none of its own parts forbids."""
+    seen = {goal}
+    while True:
+        shape = values.shape(goal)
+        members = [atom for atom, _ in values.objects.formulas.atoms(shape.object)]
+        items = [atom for atom, positive in values.arrays.formulas.atoms(shape.array) if positive]
+        inner = [atom.goal for atom in members if isinstance(atom, EveryMember)]
+        inner += [atom.goal for atom in items if isinstance(atom, EveryItem | AtLeastItems)]
+        deeper = [part for part in inner if part not in seen and part != FALSE and not values.is_possible(part)]
+        if not deeper:
+            break
+        goal = deeper[0]
+        seen.add(goal)
+    places = [leaf.pointer for leaf, _ in values.goals.atoms(goal) if isinstance(leaf, Place)]
+    return places[0] if places else ""

@@ -1,0 +1,196 @@
+"""A schema as a document: parsed, bounded, and its references resolved to places in it.
+
+Places are canonical JSON pointers (RFC 6901) from the root. Invariant: no place outside the document is ever looked
+at; a reference to one is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, NoReturn
+from urllib.parse import unquote, urldefrag, urljoin
+
+from decoding.errors import ConstraintError, UnsupportedConstraintError
+from grammars.constraint import ConstraintKind, ConstraintSpec
+from grammars.json_schema.dialect import Dialect, dialect_of
+from grammars.limits import ConstraintLimits
+
+FIELD = "constraint.json_schema"
+
+Schema = bool | dict[str, Any]
+
+
+class Document:
+    """A parsed schema.
+
+    Attributes:
+        root: the schema at place "".
+        dialect: which draft's rules it follows.
+    """
+
+    def __init__(self, schema: str | Schema, limits: ConstraintLimits) -> None:
+        self.root = _parsed(schema, limits)
+        if not isinstance(self.root, bool | dict):
+            raise ConstraintError(FIELD, f"is {_kind(self.root)}; a schema is an object or a boolean")
+        self.dialect: Dialect = dialect_of(self.root)
+        self._bases: dict[str, str] = {}
+        self._named: dict[str, str] | None = None
+
+    def at(self, pointer: str) -> Any:
+        """The JSON value at a place; raises KeyError where there is none."""
+        value: Any = self.root
+        for token in _tokens(pointer):
+            if isinstance(value, dict):
+                value = value[token]
+            elif isinstance(value, list) and token.isdecimal() and int(token) < len(value):
+                value = value[int(token)]
+            else:
+                raise KeyError(pointer)
+        return value
+
+    def resolve(self, reference: str, pointer: str, keyword: str) -> str:
+        """The place that ``reference``, a keyword of the schema at ``pointer``, refers to.
+
+        Raises ConstraintError where there is none, UnsupportedConstraintError where it is outside the document.
+        """
+        place = f"{pointer}/{keyword}"
+        base = self._base(pointer)
+        resource, fragment = urldefrag(urljoin(base, reference))
+        fragment = unquote(fragment)
+        if resource in ("", self._base("")):
+            start: str | None = ""
+        else:
+            start = self._names().get(resource)
+        if start is None:
+            raise UnsupportedConstraintError(
+                FIELD, f"{keyword} {reference!r} is outside the schema; put what it names under $defs", place
+            )
+        if fragment and not fragment.startswith("/"):
+            target = self._names().get(f"{resource}#{fragment}")
+        else:
+            target = self._canonical(start, fragment)
+        if target is None:
+            raise ConstraintError(FIELD, f"{keyword} {reference!r} names nothing in the schema", place)
+        return target
+
+    def _canonical(self, start: str, fragment: str) -> str | None:
+        pointer = start + "".join("/" + escaped(token) for token in _tokens(fragment))
+        try:
+            self.at(pointer)
+        except KeyError:
+            return None
+        return pointer
+
+    def _base(self, pointer: str) -> str:
+        """The base URI in force at a place (2020-12 core, section 8.2)."""
+        known = self._bases.get(pointer)
+        if known is None:
+            parent = self._base(pointer.rpartition("/")[0]) if pointer else ""
+            value = self.at(pointer)
+            own = value.get(self.dialect.id_keyword) if isinstance(value, dict) else None
+            known = parent
+            if isinstance(own, str) and not own.startswith("#") and not self._is_instance(pointer):
+                known = urldefrag(urljoin(parent, own))[0]
+            self._bases[pointer] = known
+        return known
+
+    def _is_instance(self, pointer: str) -> bool:
+        """Whether a place lies in example data or is the name of a property, where `$id` means nothing."""
+        tokens = _tokens(pointer)
+        return any(token in ("enum", "const", "default", "examples") for token in tokens[:-1]) or (
+            bool(tokens) and tokens[-1] in ("properties", "$defs", "definitions", "patternProperties")
+        )
+
+    def _names(self) -> dict[str, str]:
+        """Places by absolute URI: every `$id`, and every anchor as URI#anchor."""
+        if self._named is None:
+            self._named = {}
+            pending: list[tuple[str, Any]] = [("", self.root)]
+            while pending:
+                pointer, value = pending.pop()
+                if isinstance(value, dict):
+                    if not self._is_instance(pointer):
+                        self._name(pointer, value)
+                    pending.extend((f"{pointer}/{escaped(key)}", inner) for key, inner in value.items())
+                elif isinstance(value, list):
+                    pending.extend((f"{pointer}/{index}", inner) for index, inner in enumerate(value))
+        return self._named
+
+    def _name(self, pointer: str, value: dict[str, Any]) -> None:
+        assert self._named is not None
+        base = self._base(pointer)
+        own = value.get(self.dialect.id_keyword)
+        if isinstance(own, str):
+            if own.startswith("#"):
+                self._named.setdefault(base + own, pointer)
+            else:
+                self._named.setdefault(base, pointer)
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            anchor = value.get(keyword)
+            if isinstance(anchor, str):
+                self._named.setdefault(f"{base}#{anchor}", pointer)
+
+
+def escaped(token: str) -> str:
+    """A key as a token of a JSON pointer."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def _tokens(pointer: str) -> list[str]:
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def _parsed(schema: Any, limits: ConstraintLimits) -> Any:
+    if not isinstance(schema, str):
+        _check_plain(schema, limits)
+        schema = json.dumps(schema)
+    spec = ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text=schema)
+    limits.check(spec)
+    try:
+        return json.loads(
+            schema, parse_float=Decimal, parse_constant=_not_json, object_pairs_hook=_without_repeated_keys
+        )
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ConstraintError):
+            raise
+        raise ConstraintError(FIELD, f"is not JSON: {error}") from error
+
+
+def _check_plain(schema: Any, limits: ConstraintLimits) -> None:
+    """Bound a Python value before anything recursive sees it."""
+    pending: list[tuple[Any, int]] = [(schema, 1)]
+    count = 0
+    while pending:
+        value, depth = pending.pop()
+        count += 1
+        if depth > limits.depth:
+            raise ConstraintError(FIELD, f"has more than {limits.depth} levels of nesting")
+        if count > limits.nodes:
+            raise ConstraintError(FIELD, f"has more than {limits.nodes} values")
+        if isinstance(value, dict):
+            if not all(isinstance(key, str) for key in value):
+                raise ConstraintError(FIELD, "has a key that is not a string")
+            pending.extend((inner, depth + 1) for inner in value.values())
+        elif isinstance(value, list):
+            pending.extend((inner, depth + 1) for inner in value)
+        elif value is not None and not isinstance(value, str | int | float):
+            raise ConstraintError(FIELD, f"holds a {type(value).__name__}; give JSON values")
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
+        raise ConstraintError(FIELD, f"has the key {repeated!r} twice in one object; give each key once")
+    return value
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ConstraintError(FIELD, f"holds {constant}, which is not JSON")
+
+
+def _kind(value: Any) -> str:
+    names = {type(None): "null", list: "an array", str: "a string", int: "a number", Decimal: "a number"}
+    return names[type(value)]

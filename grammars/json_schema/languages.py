@@ -1,0 +1,155 @@
+"""Formulas over strings and over numbers, and the regular languages they stand for.
+
+Formulas are compared and simplified as such; an automaton is built only where a text is matched or where nothing
+simpler tells whether a formula is impossible. Invariant: what a formula says is exact on every text that its automaton
+can produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.numeric import Above, Integral, MultipleOf, NumberAtom, OneOf, number_expression
+from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
+from grammars.regular import expressions as regular
+from grammars.regular.automaton import Automaton, build
+from grammars.regular.formats import format_expression
+from grammars.regular.regex.compile import compile_regex
+
+Tagged = tuple[tuple[int, int], ...]
+"""(tag, formula) pairs."""
+
+
+class Languages:
+    """Formulas over `StringAtom`s and `NumberAtom`s."""
+
+    def __init__(self) -> None:
+        self.strings: Formulas[StringAtom] = Formulas()
+        self.numbers: Formulas[NumberAtom] = Formulas()
+        self._empty_strings: dict[int, bool] = {FALSE: True, TRUE: False}
+        self._empty_numbers: dict[int, bool] = {FALSE: True, TRUE: False}
+        self._patterns: dict[str, regular.Expression] = {}
+        self._matchers: dict[StringAtom, Automaton] = {}
+        self._expressions: dict[int, regular.Expression] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_matchers": {}, "_expressions": {}}
+
+    def words(self, texts: Iterable[str]) -> int:
+        """One of these strings."""
+        words = frozenset(texts)
+        return self.strings.atom(Words(words)) if words else FALSE
+
+    def matches(self, pattern: str) -> int:
+        """Some part of the string matches an ECMA-262 pattern. Raises ConstraintError where it does not parse."""
+        if pattern not in self._patterns:
+            self._patterns[pattern] = compile_regex(pattern, dialect="ecma", search=True)
+        return self.strings.atom(Matches(pattern))
+
+    def longer(self, count: int) -> int:
+        """The string has more than ``count`` code points."""
+        return TRUE if count < 0 else self.strings.atom(Longer(count))
+
+    def format(self, name: str) -> int | None:
+        """The string is of a format; None where the format is unknown."""
+        return None if format_expression(name) is None else self.strings.atom(HasFormat(name))
+
+    def integers(self, zeros: int) -> int:
+        """Integers, with at most so many zeros after a decimal point."""
+        return self.numbers.atom(Integral(zeros))
+
+    def above(self, bound: Decimal, *, inclusive: bool) -> int:
+        """Numbers above ``bound``, or equal to it."""
+        return self.numbers.atom(Above(bound.normalize(), inclusive))
+
+    def multiples(self, divisor: Decimal) -> int:
+        """Integral multiples of ``divisor``."""
+        return self.numbers.atom(MultipleOf(divisor.normalize()))
+
+    def equals(self, value: Decimal) -> int:
+        """The number equals ``value``."""
+        return self.numbers.atom(OneOf(value.normalize()))
+
+    def contains(self, formula: int, text: str) -> bool:
+        """Whether a string is in a formula's language."""
+        decided = self.strings.substitute(formula, lambda atom: int(self._holds(atom, text)), {})
+        return decided == TRUE
+
+    def is_empty(self, formula: int) -> bool:
+        """Whether no string is in a formula's language."""
+        known = self._empty_strings.get(formula)
+        if known is None:
+            words = self._words_within(formula)
+            if words is not None:
+                known = not any(self.contains(formula, word) for word in words)
+            else:
+                known = build(self.string_expression(formula)).is_empty
+            self._empty_strings[formula] = known
+        return known
+
+    def is_empty_number(self, formula: int) -> bool:
+        """Whether no number is in a formula's language."""
+        known = self._empty_numbers.get(formula)
+        if known is None:
+            known = build(number_expression(self.numbers, formula)).is_empty
+            self._empty_numbers[formula] = known
+        return known
+
+    def string_expression(self, formula: int) -> regular.Expression:
+        """The strings of a formula, as texts of code points."""
+        known = self._expressions.get(formula)
+        if known is None:
+            words = self._words_within(formula)
+            if words is not None:
+                known = regular.words(word for word in words if self.contains(formula, word))
+            else:
+                known = string_expression(self.strings, formula, self._patterns)
+            self._expressions[formula] = known
+        return known
+
+    def strings_automaton(self, tagged: Tagged) -> Automaton:
+        """JSON strings in every spelling; the tag tells the formula."""
+        parts = [regular.tagged(tag, regular.json_string(self.string_expression(formula))) for tag, formula in tagged]
+        return build(regular.union(*parts))
+
+    def keys_automaton(self, tagged: Tagged) -> Automaton:
+        """JSON strings in their one canonical spelling; the tag tells the formula."""
+        parts = [
+            regular.tagged(tag, regular.json_string(self.string_expression(formula), escapes="canonical"))
+            for tag, formula in tagged
+        ]
+        return build(regular.union(*parts))
+
+    def numbers_automaton(self, tagged: Tagged) -> Automaton:
+        """JSON numbers; the tag tells the formula."""
+        parts = [regular.tagged(tag, number_expression(self.numbers, formula)) for tag, formula in tagged]
+        return build(regular.union(*parts))
+
+    def _words_within(self, formula: int) -> frozenset[str] | None:
+        """A finite set that holds the formula's whole language, where that shows on its face."""
+        return self.strings.fold(formula, _word_set, _join_words)
+
+    def _holds(self, atom: StringAtom, text: str) -> bool:
+        if isinstance(atom, Words):
+            return text in atom.texts
+        if isinstance(atom, Longer):
+            return len(text) > atom.count
+        automaton = self._matchers.get(atom)
+        if automaton is None:
+            automaton = self._matchers[atom] = build(
+                string_expression(self.strings, self.strings.atom(atom), self._patterns)
+            )
+        return automaton.matches(text.encode())
+
+
+def _word_set(atom: StringAtom, is_positive: bool) -> frozenset[str] | None:
+    return atom.texts if is_positive and isinstance(atom, Words) else None
+
+
+def _join_words(is_conjunction: bool, parts: list[frozenset[str] | None]) -> frozenset[str] | None:
+    finite = [part for part in parts if part is not None]
+    if is_conjunction:
+        return min(finite, key=len) if finite else None
+    return frozenset().union(*finite) if len(finite) == len(parts) else None

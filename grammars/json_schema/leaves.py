@@ -1,0 +1,38 @@
+"""What goals are made of: the things that can be asked of a value without looking into it.
+
+Invariant: a leaf names a schema by its place and never holds it, so that recursive schemas need no unfolding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grammars.json_schema.boolean import Formulas
+from grammars.json_schema.constants import Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A schema in the document, by its canonical JSON pointer."""
+
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """The value equals a constant."""
+
+    value: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any value that nests at most `levels` deep: what is generated where the schema asks nothing."""
+
+    levels: int
+
+
+Leaf = Place | Equal | Anything
+
+Goals = Formulas[Leaf]
+"""The arena of goals: Boolean formulas over leaves."""

@@ -1,0 +1,160 @@
+"""What can be said of a number, and the expression of a formula over it.
+
+Positive statements and bounds become one bounded number each. Negated ones ("no multiple of 5") are taken within
+*plain* decimals, those without an exponent, on which they are exact. Invariant: every number that a formula spells
+satisfies it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import gcd, lcm
+
+from decoding.errors import UnsupportedConstraintError
+from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.regular import expressions as regular
+from grammars.regular.numbers import FRACTION_DIGITS, WHOLE_DIGITS, Bounds, integer, number
+
+MAX_CONSTANT_DIGITS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Integral:
+    """An integer, written with at most so many zeros after a decimal point."""
+
+    zeros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Above `bound`, or equal to it where `inclusive`."""
+
+    bound: Decimal
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MultipleOf:
+    """An integral multiple of `divisor`."""
+
+    divisor: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Equal to `value`."""
+
+    value: Decimal
+
+
+NumberAtom = Integral | Above | MultipleOf | OneOf
+Literal = tuple[NumberAtom, bool]
+"""An atom, and whether it is asserted or denied."""
+
+
+def number_expression(numbers: Formulas[NumberAtom], formula: int) -> regular.Expression:
+    """The language of a formula."""
+    if formula == TRUE:
+        return number()
+    if formula == FALSE:
+        return regular.EMPTY
+    is_conjunction, parts = numbers.parts(formula)
+    if not is_conjunction:
+        return regular.union(*(number_expression(numbers, part) for part in parts))
+    literals: list[Literal] = []
+    choices = []
+    for part in parts:
+        literal = numbers.literal(part)
+        if literal is None:
+            choices.append(number_expression(numbers, part))
+        else:
+            literals.append(literal)
+    return regular.intersection(*([_conjunction(literals)] if literals else []), *choices)
+
+
+def holds(atom: NumberAtom, value: Decimal) -> bool:
+    """Whether an atom is true of a value."""
+    match atom:
+        case Integral():
+            return value == value.to_integral_value()
+        case Above(bound, inclusive):
+            return value > bound or (inclusive and value == bound)
+        case MultipleOf(divisor):
+            return (Fraction(value) / Fraction(divisor)).denominator == 1
+        case OneOf(other):
+            return value == other
+    raise AssertionError(atom)
+
+
+def _conjunction(literals: list[Literal]) -> regular.Expression:
+    for atom, asserted in literals:
+        if asserted and isinstance(atom, OneOf):
+            others = all(holds(other, atom.value) == wanted for other, wanted in literals)
+            return _spelled(atom.value) if others else regular.EMPTY
+    bounds = _bounds(literals)
+    zeros = [atom.zeros for atom, asserted in literals if asserted and isinstance(atom, Integral)]
+    positive = integer(bounds, zeros=min(zeros)) if zeros else number(bounds)
+    denied = [_exactly(atom) for atom, asserted in literals if not asserted and not isinstance(atom, Above)]
+    if not denied:
+        return positive
+    return regular.intersection(positive, PLAIN, *(regular.complement(expression) for expression in denied))
+
+
+def _bounds(literals: list[Literal]) -> Bounds:
+    lower, upper, strictly_above, strictly_below = [], [], [], []
+    step: Fraction | None = None
+    for atom, asserted in literals:
+        match atom, asserted:
+            case Above(bound, True), True:
+                lower.append(bound)
+            case Above(bound, False), True:
+                strictly_above.append(bound)
+            case Above(bound, True), False:
+                strictly_below.append(bound)
+            case Above(bound, False), False:
+                upper.append(bound)
+            case MultipleOf(divisor), True:
+                step = Fraction(divisor) if step is None else _common_multiple(step, Fraction(divisor))
+    return Bounds(
+        minimum=max(lower, default=None),
+        maximum=min(upper, default=None),
+        exclusive_minimum=max(strictly_above, default=None),
+        exclusive_maximum=min(strictly_below, default=None),
+        multiple_of=step,
+    )
+
+
+def _exactly(atom: NumberAtom) -> regular.Expression:
+    """All plain decimals of which the atom is true."""
+    match atom:
+        case Integral():
+            return number(Bounds(multiple_of=1))
+        case MultipleOf(divisor):
+            return number(Bounds(multiple_of=divisor))
+        case OneOf(value):
+            return number(Bounds(minimum=value, maximum=value))
+    raise AssertionError(atom)
+
+
+def _spelled(value: Decimal) -> regular.Expression:
+    if abs(value.adjusted()) > MAX_CONSTANT_DIGITS:
+        raise UnsupportedConstraintError("number", f"the constant {value} has more than {MAX_CONSTANT_DIGITS} digits")
+    plain = f"{value:f}"
+    return regular.words([plain] if "." in plain else [plain, f"{plain}.0"])
+
+
+def _common_multiple(left: Fraction, right: Fraction) -> Fraction:
+    return Fraction(lcm(left.numerator, right.numerator), gcd(left.denominator, right.denominator))
+
+
+_DIGIT = regular.chars("0123456789")
+PLAIN = regular.concat(
+    regular.optional(regular.literal("-")),
+    regular.union(
+        regular.literal("0"), regular.concat(regular.chars("123456789"), regular.repeat(_DIGIT, 0, WHOLE_DIGITS - 1))
+    ),
+    regular.optional(regular.concat(regular.literal("."), regular.repeat(_DIGIT, 1, FRACTION_DIGITS))),
+)
+"""Decimals without an exponent."""

@@ -1,0 +1,180 @@
+"""What can be said of whole values, and which of it some value meets.
+
+A *goal* is a Boolean formula over leaves: a place in the schema, or a constant. Goals are what container formulas ask
+of members and items. Invariant: a goal's shape is made once, when it is first asked for; leaves refer to schemas by
+place, so recursive schemas need no unfolding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grammars.json_schema.arrays import Arrays
+from grammars.json_schema.atoms import UNBOUNDED, KeySet
+from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.constants import Array, Constant, Number, Object
+from grammars.json_schema.keys import KeyClasses
+from grammars.json_schema.languages import Languages
+from grammars.json_schema.leaves import Anything, Equal, Leaf, Place
+from grammars.json_schema.objects import Objects, ObjectState, Successor
+from grammars.json_schema.outcomes import Residues, Split
+from grammars.json_schema.search import Answering, Question, Search
+from grammars.json_schema.shapes import NOTHING, Shape, Shapes
+
+
+class Values:
+    """Goals, their shapes, and the derivatives of containers."""
+
+    def __init__(self, translate: Callable[[Values, Place], Shape]) -> None:
+        self.goals: Formulas[Leaf] = Formulas()
+        self.languages = Languages()
+        self.arrays = Arrays(self.goals)
+        self.objects = Objects(self.goals)
+        self.shapes = Shapes(self.languages, self.arrays, self.objects)
+        self._translate = translate
+        self._leaf_shapes: dict[Leaf, Shape] = {}
+        self._goal_shapes: dict[int, Shape] = {TRUE: Shape(), FALSE: NOTHING}
+        self._search = Search(self._answer)
+        self._classes: dict[tuple[tuple[KeySet, ...], tuple[str, ...]], KeyClasses] = {}
+        self._object_steps: dict[tuple[ObjectState, int], tuple[Successor, ...]] = {}
+        self._array_steps: dict[Residues, Split] = {}
+
+    def shape(self, goal: int) -> Shape:
+        """What ``goal`` says of each type of value."""
+        shape = self._goal_shapes.get(goal)
+        if shape is None:
+            shape = self.goals.fold(goal, self._literal_shape, self._joined_shape)
+            self._goal_shapes[goal] = shape
+        return shape
+
+    def leaf_shape(self, leaf: Leaf) -> Shape:
+        """The shape of a single leaf."""
+        shape = self._leaf_shapes.get(leaf)
+        if shape is None:
+            match leaf:
+                case Place():
+                    shape = self._translate(self, leaf)
+                case Equal(value):
+                    shape = self._constant_shape(value)
+                case Anything(levels):
+                    inner = self.goals.atom(Anything(levels - 1)) if levels else FALSE
+                    shape = Shape(
+                        array=self.arrays.every(0, UNBOUNDED, inner),
+                        object=self.objects.every(KeySet(frozenset(), negated=True), inner),
+                    )
+            self._leaf_shapes[leaf] = shape
+        return shape
+
+    def is_possible(self, goal: int) -> bool:
+        """Whether some value meets ``goal``."""
+        return self._search.run(_ask(("goal", goal)))
+
+    def open_object(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState | None:
+        """The state after ``{``, or None where no member list completes any of ``formulas``."""
+        key_sets = tuple(dict.fromkeys(keys for formula in formulas for keys in self.objects.key_sets(formula)))
+        classes = self._key_classes(key_sets, order)
+        residues = self._search.run(self._open_object(classes, formulas))
+        return ObjectState(classes, classes.all, residues) if any(residues) else None
+
+    def open_array(self, formulas: Residues) -> Residues | None:
+        """The state after ``[``, or None where no items complete any of ``formulas``."""
+        residues = self._search.run(self._open_array(formulas))
+        return residues if any(residues) else None
+
+    def after_key(self, state: ObjectState, key_class: int) -> tuple[Successor, ...]:
+        """The ways to go on after a key; none where the key must not come."""
+        known = self._object_steps.get((state, key_class))
+        if known is None:
+            known = tuple(self._search.run(self.objects.step(state, key_class)))
+            self._object_steps[state, key_class] = known
+        return known
+
+    def next_item(self, residues: Residues) -> Split:
+        """The goals that the next item may meet, by what each leaves; none where no item may come."""
+        known = self._array_steps.get(residues)
+        if known is None:
+            known = self._search.run(self.arrays.step(residues))
+            self._array_steps[residues] = known
+        return known
+
+    def _key_classes(self, key_sets: tuple[KeySet, ...], order: tuple[str, ...]) -> KeyClasses:
+        known = self._classes.get((key_sets, order))
+        if known is None:
+            known = self._classes[key_sets, order] = KeyClasses(self.languages, order, key_sets)
+        return known
+
+    def _open_object(self, classes: KeyClasses, formulas: Residues) -> Answering[Residues]:
+        residues = []
+        for residue in self.objects.normalised(classes, classes.all, formulas):
+            alive = residue and (yield ("object", classes, classes.all, residue))
+            residues.append(residue if alive else FALSE)
+        return tuple(residues)
+
+    def _open_array(self, formulas: Residues) -> Answering[Residues]:
+        return (yield from self.arrays.pruned(formulas))
+
+    def _answer(self, question: Question) -> Answering[bool]:
+        match question:
+            case ("goal", int(goal)):
+                return self._possible(goal)
+            case ("array", int(residue)):
+                return self.arrays.can_end(residue)
+            case ("object", KeyClasses() as classes, int(remaining), int(residue)):
+                return self.objects.can_end(classes, remaining, residue)
+        raise AssertionError(question)
+
+    def _possible(self, goal: int) -> Answering[bool]:
+        shape = self.shape(goal)
+        if shape.null or shape.booleans:
+            return True
+        if not self.languages.is_empty(shape.string) or not self.languages.is_empty_number(shape.number):
+            return True
+        if shape.array and (yield ("array", shape.array)):
+            return True
+        if shape.object:
+            classes = self._key_classes(tuple(self.objects.key_sets(shape.object)), shape.order)
+            (residue,) = self.objects.normalised(classes, classes.all, (shape.object,))
+            return residue != FALSE and (yield ("object", classes, classes.all, residue))
+        return False
+
+    def _literal_shape(self, leaf: Leaf, is_positive: bool) -> Shape:
+        shape = self.leaf_shape(leaf)
+        return shape if is_positive else self.shapes.negate(shape)
+
+    def _joined_shape(self, is_conjunction: bool, parts: list[Shape]) -> Shape:
+        return self.shapes.all_of(parts) if is_conjunction else self.shapes.any_of(parts)
+
+    def _constant_shape(self, value: Constant) -> Shape:
+        parts = {"null": False, "booleans": 0, "number": FALSE, "string": FALSE, "array": FALSE, "object": FALSE}
+        match value:
+            case None:
+                parts["null"] = True
+            case bool():
+                parts["booleans"] = 2 if value else 1
+            case str():
+                parts["string"] = self.languages.words((value,))
+            case Number():
+                parts["number"] = self.languages.equals(value.value)
+            case Array(items):
+                parts["array"] = self._constant_array(items)
+            case Object(members, order):
+                parts["object"] = self._constant_object(dict(members))
+                return Shape(**parts, order=order)  # type: ignore[arg-type]
+        return Shape(**parts)  # type: ignore[arg-type]
+
+    def _constant_array(self, items: tuple[Constant, ...]) -> int:
+        parts = [self.arrays.at_least(TRUE, len(items)), self.arrays.every(len(items), UNBOUNDED, FALSE)]
+        parts += [self.arrays.every(i, i + 1, self.goals.atom(Equal(item))) for i, item in enumerate(items)]
+        return self.arrays.formulas.all_of(parts)
+
+    def _constant_object(self, members: dict[str, Constant]) -> int:
+        objects = self.objects
+        parts = [objects.every(KeySet(frozenset(members), negated=True), FALSE)]
+        for name, member in members.items():
+            parts.append(objects.has(name))
+            parts.append(objects.every(KeySet(frozenset((name,))), self.goals.atom(Equal(member))))
+        return objects.formulas.all_of(parts)
+
+
+def _ask(question: Question) -> Answering[bool]:
+    return (yield question)

@@ -1,0 +1,83 @@
+"""A compiled constraint before and after it meets a vocabulary.
+
+A `CompiledConstraint` is small and picklable and can be made where a runaway compilation can be killed; `bind` makes
+the grammar where it is used. Invariant: caches and tables belong to the grammar alone and never travel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from grammars.constraint import UnenforcedKeyword
+from grammars.matching.automaton import PushdownAutomaton
+from grammars.matching.masks import Masks
+from grammars.matching.matcher import PushdownMatcher
+from grammars.matching.tables import Source
+from grammars.matching.trie import TokenTrie
+
+
+class Language(Protocol):
+    """What a text may be; picklable, without caches."""
+
+    def source(self) -> Source:
+        """A fresh source of states."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledConstraint:
+    """A constraint that compiled.
+
+    Attributes:
+        text_key: hash of the normalised constraint and its options; no vocabulary in it.
+        language: what a text may be.
+        unenforced: keywords of a schema that are not enforced.
+    """
+
+    text_key: str
+    language: Language
+    unenforced: tuple[UnenforcedKeyword, ...] = ()
+
+    def bind(self, trie: TokenTrie) -> LazyGrammar:
+        """The grammar over a vocabulary."""
+        return LazyGrammar(constraint=self, trie=trie)
+
+
+class LazyGrammar:
+    """`grammars.protocol.Grammar`: one automaton, grown on demand, shared by all matchers."""
+
+    def __init__(self, *, constraint: CompiledConstraint, trie: TokenTrie) -> None:
+        self.constraint = constraint
+        self.trie = trie
+        fingerprint = trie.vocabulary.fingerprint
+        self._key = hashlib.sha256(f"{constraint.text_key}\n{fingerprint}".encode()).hexdigest()
+        self._automaton = PushdownAutomaton(constraint.language.source(), trie)
+        self._masks = Masks(self._automaton)
+
+    def __reduce__(self) -> tuple[object, tuple[CompiledConstraint, TokenTrie]]:
+        return _rebuilt, (self.constraint, self.trie)
+
+    @property
+    def key(self) -> str:
+        """Hash of constraint, options and vocabulary."""
+        return self._key
+
+    @property
+    def num_states(self) -> int:
+        """States built so far."""
+        return self._automaton.tables.num_states
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of tables and rows built so far."""
+        return self._automaton.tables.num_bytes + self._masks.num_bytes
+
+    def matcher(self) -> PushdownMatcher:
+        """A matcher at the start of the text."""
+        return PushdownMatcher(self._automaton, self._masks)
+
+
+def _rebuilt(constraint: CompiledConstraint, trie: TokenTrie) -> LazyGrammar:
+    return LazyGrammar(constraint=constraint, trie=trie)

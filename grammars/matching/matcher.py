@@ -1,0 +1,142 @@
+"""One sample's position in a grammar.
+
+Invariant: a matcher that raised `GrammarStateError` raises it for ever after; it never touches another matcher.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from decoding.errors import GrammarStateError
+from decoding.masks import MaskRow
+from grammars.matching.automaton import Configuration, PushdownAutomaton
+from grammars.matching.masks import Masks
+from grammars.matching.memory import EMPTY_MEMORY, WordMemory
+
+MAX_CANDIDATES = 4
+"""More live bytes than this are a choice, whatever the memory forbids among them."""
+
+
+class Position(NamedTuple):
+    """Where a sample stands, and what it must not repeat."""
+
+    configuration: Configuration
+    memory: WordMemory
+
+
+class PushdownMatcher:
+    """`grammars.protocol.Matcher` over a shared automaton: a position, and those before it for rollback."""
+
+    __slots__ = ("_automaton", "_error", "_finished", "_history", "_masks", "_position")
+
+    def __init__(self, automaton: PushdownAutomaton, masks: Masks) -> None:
+        self._automaton = automaton
+        self._masks = masks
+        self._position = Position(automaton.start, EMPTY_MEMORY)
+        self._finished = False
+        self._history: list[Position] = []
+        self._error: str | None = None
+
+    @property
+    def is_accepting(self) -> bool:
+        """The text so far is complete."""
+        if self._error is not None or self._finished:
+            return False
+        return self._automaton.is_accepting(self._position.configuration)
+
+    @property
+    def is_finished(self) -> bool:
+        """An end-of-sequence token was advanced over."""
+        return self._finished
+
+    def mask(self) -> MaskRow:
+        """The legal next tokens. Raises GrammarStateError after the end, after an error, and out of bounds."""
+        self._check()
+        try:
+            return self._masks.row(*self._position)
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+
+    def only_end(self) -> bool:
+        """True where nothing but an end-of-sequence token is legal."""
+        self._check()
+        configuration = self._position.configuration
+        return self._automaton.is_accepting(configuration) and not self._automaton.live_bytes(configuration)
+
+    def advance(self, token: int) -> None:
+        """Commit to ``token``. Raises GrammarStateError where it is illegal."""
+        self._check()
+        try:
+            after = self._after(token)
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+        self._history.append(self._position)
+        if after is None:
+            self._finished = True
+        else:
+            self._position = after
+
+    def rollback(self, count: int) -> None:
+        """Take back the last ``count`` advances."""
+        if self._error is not None:
+            raise GrammarStateError(self._error)
+        if not 0 <= count <= len(self._history):
+            raise ValueError(f"cannot take back {count} of {len(self._history)} advances")
+        if count:
+            self._position = self._history[-count]
+            del self._history[-count:]
+            self._finished = False
+
+    def fork(self) -> PushdownMatcher:
+        """An independent matcher in the same state, without the history before it."""
+        twin = PushdownMatcher(self._automaton, self._masks)
+        twin._position = self._position
+        twin._finished = self._finished
+        twin._error = self._error
+        return twin
+
+    def forced(self, limit: int) -> bytes:
+        """The bytes, at most ``limit``, that every completion starts with from here."""
+        self._check()
+        forced = bytearray()
+        position = self._position
+        while len(forced) < limit and not self._automaton.is_accepting(position.configuration):
+            candidates = self._automaton.live_bytes(position.configuration)
+            if len(candidates) > MAX_CANDIDATES:
+                break
+            live = [(byte, after) for byte in candidates if (after := self._read(position, bytes((byte,)))) is not None]
+            if len(live) != 1:
+                break
+            ((byte, position),) = live
+            forced.append(byte)
+        return bytes(forced)
+
+    def _after(self, token: int) -> Position | None:
+        """The next position; None for a legal end."""
+        vocabulary = self._automaton.trie.vocabulary
+        if token in vocabulary.eos_ids:
+            if self._automaton.is_accepting(self._position.configuration):
+                return None
+            raise GrammarStateError(f"end-of-sequence token {token} came before the text was complete")
+        text = vocabulary.tokens[token] if 0 <= token < vocabulary.num_tokens else b""
+        after = self._read(self._position, text) if text else None
+        if after is None:
+            raise GrammarStateError(f"token {token} is illegal here")
+        return after
+
+    def _read(self, position: Position, text: bytes) -> Position | None:
+        step = self._automaton.follow(position.configuration, text)
+        if step is None:
+            return None
+        memory = position.memory.after(text, step.events, step.interned)
+        if memory is None or self._masks.is_exhausted(step.configuration, memory):
+            return None
+        return Position(step.configuration, memory)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise GrammarStateError(self._error)
+        if self._finished:
+            raise GrammarStateError("the text has ended")

@@ -1,0 +1,140 @@
+"""The growing tables of a lazily built automaton with a stack, as the compiled walker reads them.
+
+A *state* has a row of 256 codes, one per byte:
+
+    0         dead
+    s > 0     go to state s
+    -a < 0    action a: *push* a handler and go to a state, or *exit* with an outcome (the byte is consumed)
+
+A *handler* on the stack says where an exit leads: ``resolved[first_out[handler] + outcome]`` is the state entered after
+popping it. A state may also have a `final` outcome: a byte that is dead in its row then first exits with that outcome
+and is read by the state entered (numbers end that way). Whatever is not known yet is asked of a `Source`.
+
+Invariant: every live code leads to a state from which some text can be completed; states, actions and handlers are
+only ever added, so that numbers stay valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+DEAD = 0
+NO_OUTCOME = -1
+UNRESOLVED = -1
+
+
+class Source(Protocol):
+    """Where states come from: builds a part of the tables when the walker first needs it. Deterministic and
+    picklable.
+    """
+
+    def start(self, tables: Tables) -> tuple[int, int]:
+        """The state at the start of the text, and the handler at the bottom of its stack."""
+        ...
+
+    def expand(self, tables: Tables, state: int) -> None:
+        """Call `Tables.set_row` for ``state``."""
+        ...
+
+    def resolve(self, tables: Tables, handler: int, outcome: int) -> int:
+        """The state after ``handler`` is popped with ``outcome``."""
+        ...
+
+
+class Tables:
+    """Rows, actions and handlers, each numbered from 1 (0 is dead, no action, no handler)."""
+
+    def __init__(self) -> None:
+        self.rows: npt.NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
+        self.expanded: npt.NDArray[np.bool_] = np.zeros(64, dtype=np.bool_)
+        self.final: npt.NDArray[np.int32] = np.full(64, NO_OUTCOME, dtype=np.int32)
+        self.num_states = 1
+        self.actions: npt.NDArray[np.int32] = np.zeros(
+            (64, 3), dtype=np.int32
+        )  # pushed handler or 0, target state, outcome
+        self.num_actions = 1
+        self.first_out: npt.NDArray[np.int32] = np.zeros(64, dtype=np.int32)
+        self.remembered: npt.NDArray[np.int32] = np.zeros(64, dtype=np.int32)
+        self.num_handlers = 1
+        self.resolved: npt.NDArray[np.int32] = np.full(256, UNRESOLVED, dtype=np.int32)
+        self._num_resolved = 0
+        self._action_ids: dict[tuple[int, int, int], int] = {}
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the tables."""
+        arrays = (self.rows, self.expanded, self.final, self.actions, self.first_out, self.resolved)
+        return sum(array.nbytes for array in arrays)
+
+    def add_state(self) -> int:
+        """A new state without a row."""
+        state = self.num_states
+        if state == len(self.rows):
+            self.rows = _grown(self.rows, 0)
+            self.expanded = _grown(self.expanded, 0)
+            self.final = _grown(self.final, NO_OUTCOME)
+        self.num_states += 1
+        return state
+
+    def set_row(self, state: int, codes: Iterable[tuple[int, int]], final: int = NO_OUTCOME) -> None:
+        """Give ``state`` its row as (byte, code) pairs, the rest being dead."""
+        row = self.rows[state]
+        for byte, code in codes:
+            row[byte] = code
+        self.final[state] = final
+        self.expanded[state] = True
+
+    def set_dense_row(self, state: int, row: npt.NDArray[np.int32], final: int = NO_OUTCOME) -> None:
+        """The same from an int32 [256] array."""
+        self.rows[state] = row
+        self.final[state] = final
+        self.expanded[state] = True
+
+    def push(self, handler: int, target: int) -> int:
+        """The code for: push ``handler``, go to ``target``."""
+        return -self._action(handler, target, 0)
+
+    def exit(self, outcome: int) -> int:
+        """The code for: consume the byte and exit with ``outcome``."""
+        return -self._action(0, 0, outcome)
+
+    def add_handler(self, num_outcomes: int, num_remembered: int = 0) -> int:
+        """A new handler for outcomes ``0 .. num_outcomes - 1``.
+
+        The text read from the push to a pop with one of the first ``num_remembered`` outcomes is a *word*, and no word
+        may be read twice above the same stack.
+        """
+        handler = self.num_handlers
+        if handler == len(self.first_out):
+            self.first_out = _grown(self.first_out, 0)
+            self.remembered = _grown(self.remembered, 0)
+        self.first_out[handler] = self._num_resolved
+        self.remembered[handler] = num_remembered
+        self.num_handlers += 1
+        self._num_resolved += num_outcomes
+        while self._num_resolved > len(self.resolved):
+            self.resolved = _grown(self.resolved, UNRESOLVED)
+        return handler
+
+    def _action(self, handler: int, target: int, outcome: int) -> int:
+        key = (handler, target, outcome)
+        action = self._action_ids.get(key)
+        if action is None:
+            action = self._action_ids[key] = self.num_actions
+            if action == len(self.actions):
+                self.actions = _grown(self.actions, 0)
+            self.actions[action] = key
+            self.num_actions += 1
+        return action
+
+
+def _grown(array: npt.NDArray[ScalarT], fill: int) -> npt.NDArray[ScalarT]:
+    larger = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,55 @@
+"""Espalier behind the protocol of a harness for grammar engines: compile, matcher, mask, accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from decoding.errors import GrammarStateError
+from grammars.constraint import Whitespace
+from grammars.json_schema.compile import JsonOptions, compile_json_schema
+from grammars.matching.constraint import LazyGrammar
+from grammars.matching.trie import TokenTrie
+from grammars.vocabulary import Vocabulary
+
+
+class Espalier:
+    """The harness hands in a vocabulary with ``tokens``, ``special`` and ``eos``."""
+
+    name = "espalier"
+
+    def __init__(self, vocab: Any) -> None:
+        special = frozenset(vocab.special) | {vocab.eos}
+        self._trie = TokenTrie.of(
+            Vocabulary(
+                tokens=tuple(b"" if token in special else text for token, text in enumerate(vocab.tokens)),
+                special_ids=special,
+                eos_ids=(vocab.eos,),
+                size=vocab.size,
+            )
+        )
+
+    def compile(self, kind: str, text: str) -> LazyGrammar:
+        if kind != "json":
+            raise NotImplementedError(kind)
+        return compile_json_schema(text, JsonOptions(whitespace=Whitespace.FLEXIBLE)).bind(self._trie)
+
+    def matcher(self, grammar: LazyGrammar) -> _Walk:
+        return _Walk(grammar)
+
+
+class _Walk:
+    def __init__(self, grammar: LazyGrammar) -> None:
+        self._matcher = grammar.matcher()
+        self.bits = np.zeros((grammar.trie.vocabulary.size + 31) // 32, dtype=np.int32)
+
+    def mask(self) -> None:
+        self.bits[:] = self._matcher.mask().bits_W
+
+    def accept(self, token: int) -> bool:
+        try:
+            self._matcher.advance(token)
+        except GrammarStateError:
+            return False
+        return True
