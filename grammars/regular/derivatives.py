@@ -31,11 +31,11 @@ class Derivatives:
         self._json = JsonEscapes(terms, self.step)
         self._by_kind: list[Callable[[int], Arcs]] = [self._none] * k.KINDS
         self._by_kind[k.CHARS] = self._chars
-        self._by_kind[k.CAT] = self._cat
+        self._by_kind[k.CAT] = self._list
         self._by_kind[k.OR] = self._or
         self._by_kind[k.AND] = self._and
         self._by_kind[k.NOT] = self._not
-        self._by_kind[k.REP] = self._repeat
+        self._by_kind[k.REP] = self._list
         self._by_kind[k.SCOPE] = self._scope
         self._by_kind[k.TAG] = self._tag
         self._by_kind[k.LEAF] = self._leaf
@@ -64,33 +64,60 @@ class Derivatives:
         guard = self.terms.args[term][0]
         return ((guard, EPSILON),) if guard else ()
 
-    def _cat(self, term: int) -> Arcs:
-        """Union over the prefixes of the list that can be skipped."""
+    def _list(self, term: int) -> Arcs:
+        """CAT and REP: the arcs of whatever can come first, each with all that comes after it."""
+        found: list[tuple[int, int]] = []
+        self._before(term, EPSILON, found)
+        return self._join([found])
+
+    def _before(self, head: int, tail: int, found: list[tuple[int, int]]) -> None:
+        """Add the arcs of ``head`` followed by ``tail`` that read their character in the head.
+
+        What follows is built from its end, once for every place that a character can be read at, so that nested
+        repetitions cost no more than their depth.
+        """
         terms = self.terms
-        alternatives: list[Iterable[tuple[int, int]]] = []
-        while terms.kind[term] == k.CAT:
-            head, tail = terms.args[term]
-            kind, skip = terms.kind[head], terms.nullable[head]
-            if kind == k.AHEAD:
-                alternatives.append(self._ahead(terms.args[head][0], self.arcs(tail)))
-                break
-            if kind != k.BEHIND:
-                alternatives.append([(guard, terms.cat(target, tail)) for guard, target in self.arcs(head)])
+        args = terms.args[head]
+        match terms.kind[head]:
+            case k.CHARS:
+                found.append((args[0], tail))
+            case k.OR:
+                for member in args:
+                    self._before(member, tail, found)
+            case k.CAT:
+                self._before_list(head, tail, found)
+            case k.REP if terms.nullable[args[0]] in (EMPTY, EPSILON):
+                self._before(args[0], terms.cat(self._again(*args), tail), found)
+            case k.REP:
+                found += [(guard, terms.cat(target, tail)) for guard, target in self._conditional_repeat(*args)]
+            case _:
+                found += [(guard, terms.cat(target, tail)) for guard, target in self.arcs(head)]
+
+    def _before_list(self, items: int, tail: int, found: list[tuple[int, int]]) -> None:
+        """The prefixes of a list that can be skipped give way to what follows them."""
+        terms = self.terms
+        while terms.kind[items] == k.CAT:
+            head, rest = terms.args[items]
+            if terms.kind[head] == k.AHEAD:
+                found += [(g, terms.cat(t, tail)) for g, t in self._ahead(terms.args[head][0], self.arcs(rest))]
+                return
+            if terms.kind[head] == k.BEHIND:
+                if not terms.accepts(head):
+                    return
+            else:
+                self._before(head, terms.cat(rest, tail), found)
+                skip = terms.nullable[head]
                 if skip == EMPTY:
-                    break
+                    return
                 if skip != EPSILON:
-                    alternatives.append(self.arcs(terms.cat(skip, tail)))
-                    break
-            elif not terms.accepts(head):
-                break
-            term = tail
-        else:
-            alternatives.append(self.arcs(term))
-        return (
-            alternatives[0]
-            if len(alternatives) == 1 and isinstance(alternatives[0], tuple)
-            else self._join(alternatives)
-        )
+                    self._before(terms.cat(skip, rest), tail, found)
+                    return
+            items = rest
+        self._before(items, tail, found)
+
+    def _again(self, body: int, least: int, most: int) -> int:
+        """What is left of a repetition after one turn."""
+        return self.terms.repeat(body, max(least - 1, 0), most if most == INFINITE else most - 1)
 
     def _ahead(self, language: int, arcs: Arcs) -> list[tuple[int, int]]:
         terms = self.terms
@@ -102,7 +129,9 @@ class Derivatives:
         ]
 
     def _or(self, term: int) -> Arcs:
-        return self._join([self.arcs(m) for m in self.terms.args[term]])
+        members = self.terms.args[term]
+        self.terms.spend(len(members))
+        return self._join([self.arcs(m) for m in members])
 
     def _join(self, alternatives: list[Iterable[tuple[int, int]]]) -> Arcs:
         """Union: split guards until they are disjoint, then unite the targets of each part."""
@@ -148,20 +177,17 @@ class Derivatives:
             parts.append((rest, terms.any_text))
         return self._join([parts])
 
-    def _repeat(self, term: int) -> Arcs:
+    def _conditional_repeat(self, body: int, least: int, most: int) -> Arcs:
+        """Where the body's condition holds here, any number of its turns can pass without reading."""
         terms = self.terms
-        body, least, most = terms.args[term]
-        fewer = most if most == INFINITE else most - 1
         arcs = self.arcs(body)
-        again = terms.repeat(body, max(least - 1, 0), fewer)
+        again = self._again(body, least, most)
         first = [(guard, terms.cat(target, again)) for guard, target in arcs]
-        skip = terms.nullable[body]
-        if least < 2 or skip in (EMPTY, EPSILON):
+        if least < 2:
             return self._join([first])
-        # Where the body's condition holds here, any number of its turns can pass without reading.
-        free = terms.repeat(body, 0, fewer)
+        free = self._again(body, 1, most)
         passing = tuple((guard, terms.cat(target, free)) for guard, target in arcs)
-        return self._join([first, self._under(skip, passing)])
+        return self._join([first, self._under(terms.nullable[body], passing)])
 
     def _under(self, condition: int, arcs: Arcs) -> list[tuple[int, int]]:
         """The arcs where a zero-width condition holds."""

@@ -50,7 +50,7 @@ def _joined(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def absorb(terms: Terms, members: set[int]) -> set[int]:
-    """Drop ``yt`` beside ``.*t`` for every y, then t beside ``xt`` with nullable x, and conditions beside the empty text."""
+    """Drop ``yt`` beside ``.*t`` for every y, then t beside ``xt`` with nullable x, then conditions beside ``()``."""
     kind, args, nullable = terms.kind, terms.args, terms.nullable
     searched = {m for m in members if kind[m] == CAT and args[m][0] == terms.any_text}
     if searched:

@@ -100,6 +100,7 @@ class Denotation:
             if count < least and longer == turn:
                 return self._repeated(body, count, most)
             turn = longer
+        raise AssertionError
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,10 @@ def test_refusals_name_the_mend():
     with pytest.raises(ConstraintError, match="no range"):
         repeat(ANY_CHAR, 3, 2)
     with pytest.raises(ConstraintError, match="levels of operators; at most 5"):
-        build(complement(concat(star(concat(complement(star(literal("ab"))), EPSILON)), literal("c"))), RegularLimits(max_depth=5))
+        build(
+            complement(concat(star(concat(complement(star(literal("ab"))), EPSILON)), literal("c"))),
+            RegularLimits(max_depth=5),
+        )
     with pytest.raises(ConstraintError, match="at most 3"):
         build(concat(literal("a"), ANY_CHAR, literal("b")), RegularLimits(max_nodes=3))
 
@@ -151,5 +154,13 @@ def test_utf8_of_every_length_and_no_other_bytes():
     automaton = build(ANY_CHAR)
     for text in ("a", "é", "߿", "ࠀ", "퟿", "\ue000", "\uffff", "\U00010000", "\U0010ffff"):
         assert automaton.matches(text.encode())
-    for data in (b"\x80", b"\xc0\x80", b"\xc1\xbf", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80"):
+    for data in (
+        b"\x80",
+        b"\xc0\x80",
+        b"\xc1\xbf",
+        b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf0\x80\x80\x80",
+        b"\xf4\x90\x80\x80",
+    ):
         assert automaton.walk(data) == DEAD

@@ -85,14 +85,14 @@ def test_case_is_ignored_by_simple_folding():
     dotted = build(compile_regex("i", dialect="ecma", flags="i"))
     assert dotted.matches(b"I")
     assert not dotted.matches("İ".encode())
-    assert not dotted.matches("ı".encode())
+    assert not dotted.matches("\u0131".encode())
     assert build(compile_regex(r"\w", dialect="ecma", flags="i")).matches(b"k")
-    assert not build(compile_regex(r"ſ", dialect="ecma")).matches(b"s")
+    assert not build(compile_regex("\u017f", dialect="ecma")).matches(b"s")
 
 
 @pytest.mark.parametrize("pattern", [r"(a)\1", r"(?<n>a)\k<n>", r"\1(a)", r"\p{Latin}", r"\p{Script=Greek}", r"\ud800"])
 def test_what_is_not_regular_is_refused_by_name(pattern):
-    with pytest.raises(UnsupportedConstraintError, match="regular|known|surrogate"):
+    with pytest.raises(UnsupportedConstraintError, match=r"regular|known|surrogate"):
         compile_regex(pattern, dialect="ecma")
 
 

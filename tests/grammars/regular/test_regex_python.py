@@ -12,9 +12,31 @@ from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.regular import RegularLimits, build, compile_regex
 
 ATOMS = st.sampled_from(
-    ["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\w", r"\W", r"\d", r"\s", r"\S", "c", "é", r"\n", "[^\\w]", "[\\s-]", "ſ", "K", "İ"]
+    [
+        "a",
+        "b",
+        ".",
+        "[ab]",
+        "[^a]",
+        "[a-c]",
+        r"\w",
+        r"\W",
+        r"\d",
+        r"\s",
+        r"\S",
+        "c",
+        "é",
+        r"\n",
+        "[^\\w]",
+        "[\\s-]",
+        "\u017f",
+        "K",
+        "İ",
+    ]
 )
-ASSERTIONS = st.sampled_from(["^", "$", r"\b", r"\B", r"\A", r"\Z", "(?<=a)", "(?<!b)", "(?<=[ab]c)", "(?<!^a)", "(?<=\\b.)"])
+ASSERTIONS = st.sampled_from(
+    ["^", "$", r"\b", r"\B", r"\A", r"\Z", "(?<=a)", "(?<!b)", "(?<=[ab]c)", "(?<!^a)", "(?<=\\b.)"]
+)
 QUANTIFIERS = st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{,2}", "{2,}", "*?", "+?", "??", "{1,2}?"])
 
 
@@ -23,7 +45,9 @@ def _larger(inner):
         st.lists(inner, min_size=1, max_size=4).map("".join),
         st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
         st.tuples(inner, QUANTIFIERS).map(lambda t: f"(?:{t[0]}){t[1]}"),
-        st.tuples(st.sampled_from(["(?=", "(?!", "(", "(?i:", "(?s:", "(?m:", "(?a:"]), inner).map(lambda t: f"{t[0]}{t[1]})"),
+        st.tuples(st.sampled_from(["(?=", "(?!", "(", "(?i:", "(?s:", "(?m:", "(?a:"]), inner).map(
+            lambda t: f"{t[0]}{t[1]})"
+        ),
         st.tuples(ASSERTIONS, inner).map("".join),
         st.tuples(inner, ASSERTIONS).map("".join),
     )
@@ -31,7 +55,30 @@ def _larger(inner):
 
 PATTERNS = st.recursive(ATOMS, _larger, max_leaves=7)
 PROBES = ["".join(w) for size in range(5) for w in itertools.product("abc\n", repeat=size)]
-PROBES += ["A", "aB", "é", "É", "aé", "b é", " a", "a ", "1", "a1", "-", "_a", "\x85", "s", "S", "ſ", "k", "K", "i", "İ", "ı", "٣"]
+PROBES += [
+    "A",
+    "aB",
+    "é",
+    "É",
+    "aé",
+    "b é",
+    " a",
+    "a ",
+    "1",
+    "a1",
+    "-",
+    "_a",
+    "\x85",
+    "s",
+    "S",
+    "\u017f",
+    "k",
+    "K",
+    "i",
+    "İ",
+    "\u0131",
+    "٣",
+]
 
 
 @given(PATTERNS, st.sampled_from(["", "i", "s", "m", "a", "im", "as"]))
@@ -76,7 +123,27 @@ def test_what_re_refuses_is_refused_and_the_rest_means_the_same(pattern):
         assert compiled is None
         return
     assert compiled is not None
-    for text in ("", "a", "b", "ab", "a-", "]", "{}", "a{1", "x", " ", "\n", "0", "aa", "-b", "(", "#", "a#", ",", "b{,1}"):
+    for text in (
+        "",
+        "a",
+        "b",
+        "ab",
+        "a-",
+        "]",
+        "{}",
+        "a{1",
+        "x",
+        " ",
+        "\n",
+        "0",
+        "aa",
+        "-b",
+        "(",
+        "#",
+        "a#",
+        ",",
+        "b{,1}",
+    ):
         assert automaton.matches(text.encode()) == bool(compiled.fullmatch(text)), text
 
 
@@ -93,7 +160,7 @@ def test_what_re_refuses_is_refused_and_the_rest_means_the_same(pattern):
         (r"a{,}", ["", "aaaa"], ["a{,}"]),
         (r"(?P<n>a)(?#comment)b", ["ab"], ["a"]),
         (r"(?x) a b # c" + "\n" + r"[ ]\ d", ["ab  d"], ["abd"]),
-        (r"(?i)straße", ["STRAßE", "ſtraße", "straẞe"], ["strasse"]),
+        ("(?i)straße", ["STRAßE", "\u017ftraße", "straẞe"], ["strasse"]),
         (r"(?i-s:A)b", ["ab", "Ab"], ["aB"]),
         (r"\p{Lu}\P{L}", ["A1", "É "], ["a1", "AB"]),
         (r"\d", ["1", "٣"], ["a", "²"]),
