@@ -1,7 +1,8 @@
 """A compiled constraint before and after it meets a vocabulary.
 
 A `CompiledConstraint` is small and picklable and can be made where a runaway compilation can be killed; `bind` makes
-the grammar where it is used. Invariant: caches and tables belong to the grammar alone and never travel.
+the grammar where it is used. Invariant: of a grammar's caches and tables only the row at the start of the text travels
+(it can take as many states as all later rows together, and is small); the rest is built again where it is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from grammars.constraint import UnenforcedKeyword
 from grammars.matching.automaton import PushdownAutomaton
-from grammars.matching.masks import Masks
+from grammars.matching.masks import FirstRow, Masks
 from grammars.matching.matcher import PushdownMatcher
 from grammars.matching.tables import Source
 from grammars.matching.trie import TokenTrie
@@ -48,16 +49,18 @@ class CompiledConstraint:
 class LazyGrammar:
     """`grammars.protocol.Grammar`: one automaton, grown on demand, shared by all matchers."""
 
-    def __init__(self, *, constraint: CompiledConstraint, trie: TokenTrie) -> None:
+    def __init__(self, *, constraint: CompiledConstraint, trie: TokenTrie, first: FirstRow | None = None) -> None:
         self.constraint = constraint
         self.trie = trie
         fingerprint = trie.vocabulary.fingerprint
         self._key = hashlib.sha256(f"{constraint.text_key}\n{fingerprint}".encode()).hexdigest()
         self._automaton = PushdownAutomaton(constraint.language.source(), trie)
         self._masks = Masks(self._automaton)
+        if first is not None:
+            self._masks.adopt(first)
 
-    def __reduce__(self) -> tuple[object, tuple[CompiledConstraint, TokenTrie]]:
-        return _rebuilt, (self.constraint, self.trie)
+    def __reduce__(self) -> tuple[object, tuple[CompiledConstraint, TokenTrie, FirstRow | None]]:
+        return _rebuilt, (self.constraint, self.trie, self._masks.first)
 
     @property
     def key(self) -> str:
@@ -79,5 +82,5 @@ class LazyGrammar:
         return PushdownMatcher(self._automaton, self._masks)
 
 
-def _rebuilt(constraint: CompiledConstraint, trie: TokenTrie) -> LazyGrammar:
-    return LazyGrammar(constraint=constraint, trie=trie)
+def _rebuilt(constraint: CompiledConstraint, trie: TokenTrie, first: FirstRow | None) -> LazyGrammar:
+    return LazyGrammar(constraint=constraint, trie=trie, first=first)

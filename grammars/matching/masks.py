@@ -27,6 +27,13 @@ class _SharedRow(NamedTuple):
     whole: tuple[int, ...]
 
 
+class FirstRow(NamedTuple):
+    """The shared row at the start of the text, as it travels: the words of `MaskRow.bits_W`, and the whole tokens."""
+
+    words: bytes
+    whole: tuple[int, ...]
+
+
 class Masks:
     """Rows of one grammar."""
 
@@ -41,6 +48,17 @@ class Masks:
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
         return sum(row.bits_W.nbytes for row in self._by_bits.values())
+
+    @property
+    def first(self) -> FirstRow | None:
+        """The row at the start, where it is there."""
+        shared = self._shared.get(self._automaton.start)
+        return None if shared is None else FirstRow(shared.row.bits_W.tobytes(), shared.whole)
+
+    def adopt(self, first: FirstRow) -> None:
+        """Take over the row at the start from an equal grammar's masks."""
+        row = self._frozen(np.frombuffer(first.words, dtype=np.uint8))
+        self._shared[self._automaton.start] = _SharedRow(row, first.whole)
 
     def row(self, configuration: Configuration, memory: WordMemory) -> MaskRow:
         """The legal next tokens, end-of-sequence ids included where the text may end."""

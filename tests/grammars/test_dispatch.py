@@ -12,9 +12,11 @@ import pytest
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.compiling.dispatch import BACKENDS, compile_constraint
+from grammars.compiling.messages import pack, shared_objects, unpack
 from grammars.compiling.result import Compilation
 from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
 from grammars.limits import ConstraintLimits
+from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary
 
@@ -82,6 +84,28 @@ def test_what_the_vocabulary_cannot_begin_is_refused() -> None:
     tiny = Vocabulary(tokens=(b"", b"a"), special_ids=frozenset({0}), eos_ids=(0,), size=4)
     with pytest.raises(ConstraintError, match="cannot begin"):
         compiled(TokenTrie.of(tiny), spec("regex", "ba"))
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [spec("choices", ("yes", "no")), spec("regex", "[a-cé]{2}(x|yz)"), spec("json_schema", json.dumps(SCHEMA))],
+    ids=["choices", "regex", "schema"],
+)
+def test_the_first_mask_travels_and_the_others_are_built_again(
+    trie: TokenTrie, constraint: ConstraintSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = compiled(trie, constraint).grammar.matcher()
+    packed = pack(compiled(trie, constraint).grammar, shared_objects(trie))
+    there = unpack(packed, shared_objects(trie)).matcher()
+    with monkeypatch.context() as patch:
+        patch.setattr(PushdownAutomaton, "mark", lambda *_: pytest.fail("the first row was computed again"))
+        assert there.mask().bits_W.tolist() == here.mask().bits_W.tolist()
+        assert not there.mask().bits_W.flags.writeable
+    while not here.is_finished:
+        token = here.mask().legal.tolist()[-1]
+        for matcher in (here, there):
+            matcher.advance(token)
+        assert here.is_finished or there.mask().bits_W.tolist() == here.mask().bits_W.tolist()
 
 
 @pytest.mark.parametrize(
