@@ -3,7 +3,7 @@ r"""outlines-core as a backend: its Index of states and tokens behind `Grammar` 
 Invariant: only tokens in the Index and, where it says that the text may end, end-of-sequence ids are legal.
 
 Known defects of outlines-core 0.2.14, not repaired here: in an accepting state, tokens that lead to a non-accepting one
-are dropped (``[12](\.[12]+)?`` cannot go on after "1"); automata of bounded repeats explode; recursion is unrolled
+are dropped (``a(\.a+)?`` cannot go on after "a"); automata of bounded repeats explode; recursion is unrolled
 three levels deep; a schema's pattern is copied as it stands, so that it may end the string that it is in; keywords
 that `outlines_schema.unenforced_keywords` reports are ignored.
 """

@@ -293,7 +293,8 @@ async def test_a_worker_that_dies_while_idle_is_replaced(open_pool) -> None:
     async with open_pool() as pool:
         (worker,) = children()
         worker.kill()
-        await until(lambda: worker.pid not in {child.pid for child in children()})
+        (handle,) = pool._workers
+        await until(lambda: not handle.is_alive)
         assert loaded(await pool.compile(command("nothing"))).facts["pid"] != worker.pid
 
 
