@@ -3,7 +3,7 @@
 Invariant: every automaton's words are valid UTF-8, and no state but DEAD is a dead end.
 """
 
-from grammars.regular.automaton import DEAD, UNBUILT, Automaton, build
+from grammars.regular.automaton import DEAD, Automaton, build
 from grammars.regular.charset import CharSet
 from grammars.regular.expressions import (
     ANY_CHAR,
@@ -41,7 +41,6 @@ __all__ = [
     "DEFAULT_LIMITS",
     "EMPTY",
     "EPSILON",
-    "UNBUILT",
     "Automaton",
     "CharSet",
     "Expression",

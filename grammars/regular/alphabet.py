@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grammars.regular.charset import ANY, CharSet
 
@@ -33,8 +34,16 @@ class Alphabet:
         self.size = len(minterms) - 1
         self.full = (1 << self.size) - 1
         self._guards = dict(zip(distinct, _members(minterms, len(distinct)), strict=True))
-        self.ascii = np.array([self.minterm(c) for c in range(128)], np.intp)
-        self._ascii_bytes: dict[int, np.ndarray] = {}
+        self._ascii = self._minterms_of_ascii()
+        self._ascii_bytes: dict[int, NDArray[np.intp]] = {}
+
+    def _minterms_of_ascii(self) -> NDArray[np.intp]:
+        minterms = np.empty(128, np.intp)
+        for start, end, label in zip(self._starts, self._starts[1:], self._labels, strict=False):
+            if start >= 128:
+                break
+            minterms[start:end] = label
+        return minterms
 
     def guard(self, charset: CharSet) -> int:
         """The minterms that make up one of the classes given at construction."""
@@ -44,6 +53,11 @@ class Alphabet:
         """The minterm of a code point, -1 for a surrogate."""
         return self._labels[bisect_right(self._starts, code_point) - 1]
 
+    def run(self, code_point: int) -> tuple[int, int]:
+        """The minterm of a code point (-1 for a surrogate) and the last code point of the run of it from there on."""
+        i = bisect_right(self._starts, code_point)
+        return self._labels[i - 1], self._starts[i] - 1
+
     def within(self, first: int, last: int) -> int:
         """The minterms that have a member from ``first`` to ``last``; surrogates count for nothing."""
         guard = 0
@@ -52,12 +66,12 @@ class Alphabet:
                 guard |= 1 << self._labels[i]
         return guard
 
-    def ascii_bytes(self, guard: int) -> np.ndarray:
+    def ascii_bytes(self, guard: int) -> NDArray[np.intp]:
         """The bytes below 128 in a guard, as an index array; kept."""
         found = self._ascii_bytes.get(guard)
         if found is None:
             member = np.array([guard >> m & 1 for m in range(self.size)], np.bool_)
-            found = self._ascii_bytes[guard] = np.flatnonzero(member[self.ascii])
+            found = self._ascii_bytes[guard] = np.flatnonzero(member[self._ascii])
         return found
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import kinds as k
-from grammars.regular.byte_rows import ByteRows, Meaning
+from grammars.regular.byte_moves import ByteMoves, Bytes, Meaning
 from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
@@ -24,7 +24,9 @@ from grammars.regular.nodes import Expression
 from grammars.regular.terms import WorkExhaustedError
 
 DEAD: Final = 0
-UNBUILT: Final = -1
+
+Moves = tuple[tuple[Bytes, int], ...]
+"""Index arrays of bytes (disjoint, int) and the state that each leads to (all different)."""
 
 
 class Automaton:
@@ -34,40 +36,39 @@ class Automaton:
 
     Attributes:
         start: the state before the first byte; DEAD where the language is empty.
-        num_states: one more than the highest state so far.
-        table: int32 [capacity, 256], the rows built so far; all of a row that is not built is UNBUILT (-1).
-        accepts: bool [capacity], whether the bytes up to a state are a word.
-            Both arrays are replaced by larger ones as states are added: a compiled walker that finds UNBUILT calls
-            `row` and fetches them again.
     """
 
     def __init__(self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> None:
         """Raises ConstraintError where the expression exceeds the limits."""
         self.expression = expression
         self.limits = limits
-        self.table: NDArray[np.int32] = np.full((16, 256), UNBUILT, np.int32)
-        self.accepts: NDArray[np.bool_] = np.zeros(16, np.bool_)
-        self.table[DEAD] = DEAD
-        self.num_states = 1
         self._lock = RLock()
         self._meaning: list[Meaning] = [k.EMPTY]
         self._states: dict[Meaning, int] = {k.EMPTY: DEAD}
+        self._accepts = [False]
+        self._moves: list[Moves | None] = [()]
+        self._rows: dict[int, NDArray[np.int32]] = {}
         try:
             lowering = Lowering(expression, limits)
             self._terms = lowering.terms
             derivatives = Derivatives(lowering.terms, lowering.machines)
             liveness = Liveness(derivatives)
-            self._rows = ByteRows(derivatives, liveness, self._number)
+            self._byte_moves = ByteMoves(derivatives, liveness)
             self.start = self._number(lowering.start) if liveness.live(lowering.start) else DEAD
         except WorkExhaustedError:
             raise ConstraintError(
                 "expression", f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
-        self._completions = Completions(self.row, self.accepting, self._bound)
+        self._completions = Completions(self.moves, self.accepting, self._bound)
 
     def __reduce__(self) -> tuple[type[Automaton], tuple[Expression, RegularLimits]]:
         """The language and its limits."""
         return Automaton, (self.expression, self.limits)
+
+    @property
+    def num_states(self) -> int:
+        """One more than the highest state so far."""
+        return len(self._meaning)
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +77,7 @@ class Automaton:
 
     def accepting(self, state: int) -> bool:
         """The bytes so far are a word."""
-        return bool(self.accepts[state])
+        return self._accepts[state]
 
     def tags(self, state: int) -> tuple[int, ...]:
         """The labels of the `tagged` expressions that the bytes so far are a word of, in increasing order."""
@@ -87,21 +88,33 @@ class Automaton:
         members = terms.args[meaning] if terms.kind[meaning] == k.OR else (meaning,)
         return tuple(sorted(terms.args[m][0] for m in members if terms.kind[m] == k.TAG and terms.accepts(m)))
 
-    def row(self, state: int) -> NDArray[np.int32]:
-        """The successors of a state, int32 [256]; DEAD where no word goes on with that byte. Do not write to it.
+    def moves(self, state: int) -> Moves:
+        """Every state that one more byte leads to, with those bytes in an index array: `row` without its gaps.
 
         Raises:
-            GrammarStateError: the row takes more work than `limits.row_work` (the automaton stays usable), or there are
+            GrammarStateError: the moves take more work than `limits.row_work` (the automaton stays usable), or there are
                 more states than `limits.max_states`.
         """
-        row: NDArray[np.int32] = self.table[state]
-        if row[0] != UNBUILT:
-            return row
-        with self._lock:
-            if self.table[state, 0] == UNBUILT:
-                self._build(state)
-            built: NDArray[np.int32] = self.table[state]
-            return built
+        moves = self._moves[state]
+        if moves is None:
+            with self._lock:
+                moves = self._moves[state] = self._built(state)
+        return moves
+
+    def row(self, state: int) -> NDArray[np.int32]:
+        """The successors of a state, int32 [256]; DEAD where no word goes on with that byte. Kept, and not writeable.
+
+        Raises:
+            GrammarStateError: as for `moves`.
+        """
+        row = self._rows.get(state)
+        if row is None:
+            row = np.zeros(256, np.int32)
+            for members, target in self.moves(state):
+                row[members] = target
+            row.setflags(write=False)
+            self._rows[state] = row
+        return row
 
     def walk(self, data: bytes, state: int | None = None) -> int:
         """The state after some bytes, DEAD where no word starts with them."""
@@ -134,15 +147,15 @@ class Automaton:
         block, arcs = meaning
         return block.left + min(self._terms.shortest[target] for _, target in arcs)
 
-    def _build(self, state: int) -> None:
+    def _built(self, state: int) -> Moves:
         self._terms.allowance = self.limits.row_work
         try:
-            row = self._rows.row(self._meaning[state])
+            moves = self._byte_moves.moves(self._meaning[state])
         except WorkExhaustedError:
             raise GrammarStateError(
                 f"one byte of a regular language took more than {self.limits.row_work} steps of work; simplify it"
             ) from None
-        self.table[state] = row
+        return tuple((members, self._number(meaning)) for members, meaning in moves)
 
     def _number(self, meaning: Meaning) -> int:
         state = self._states.get(meaning)
@@ -150,20 +163,11 @@ class Automaton:
             state = self.num_states
             if state >= self.limits.max_states:
                 raise GrammarStateError(f"a regular language took more than {state} states; simplify it")
-            if state == len(self.accepts):
-                self._grow()
             self._meaning.append(meaning)
+            self._accepts.append(isinstance(meaning, int) and self._terms.accepts(meaning))
+            self._moves.append(None)
             self._states[meaning] = state
-            self.accepts[state] = isinstance(meaning, int) and self._terms.accepts(meaning)
-            self.num_states += 1
         return state
-
-    def _grow(self) -> None:
-        table = np.full((2 * len(self.table), 256), UNBUILT, np.int32)
-        table[: len(self.table)] = self.table
-        accepts = np.zeros(len(table), np.bool_)
-        accepts[: len(self.accepts)] = self.accepts
-        self.table, self.accepts = table, accepts
 
 
 def build(expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> Automaton:

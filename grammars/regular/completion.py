@@ -5,7 +5,7 @@ Invariant: answers are exact; what a search has found for the states on its way 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from decoding.errors import GrammarStateError
 
+Moves = Iterable[tuple[NDArray[np.intp], int]]
 MAX_SEARCHED: Final = 200_000
 """States that one search may expand."""
 
@@ -23,11 +24,11 @@ class Completions:
 
     def __init__(
         self,
-        row: Callable[[int], NDArray[np.int32]],
+        moves: Callable[[int], Moves],
         accepting: Callable[[int], bool],
         bound: Callable[[int], int],
     ) -> None:
-        self._row = row
+        self._moves = moves
         self._accepting = accepting
         self._bound = bound
         self._distance: dict[int, int] = {}
@@ -61,16 +62,12 @@ class Completions:
             if known is not None:  # exact now, so it takes its place in the order
                 heappush(frontier, (length + known, state, length))
                 continue
-            for byte, successor in self._successors(state):
+            for members, successor in self._moves(state):
                 if length + 1 < best.get(successor, length + 2):
                     best[successor] = length + 1
-                    parents[successor] = (state, byte)
+                    parents[successor] = (state, int(members[0]))
                     heappush(frontier, (length + 1 + self._bound(successor), successor, length + 1))
         raise GrammarStateError(f"no shortest completion was found within {MAX_SEARCHED} states")
-
-    def _successors(self, state: int) -> list[tuple[int, int]]:
-        states, first = np.unique(self._row(state), return_index=True)
-        return [(int(byte), int(s)) for s, byte in zip(states.tolist(), first.tolist(), strict=True) if s]
 
     def _keep(self, start: int, state: int, distance: int, parents: dict[int, tuple[int, int]]) -> int:
         self._distance[state] = distance

@@ -16,8 +16,11 @@ by the other half.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
+from grammars.regular.alphabet import Alphabet
 from grammars.regular.charset import ANY, CharSet
 from grammars.regular.kinds import EPSILON
 from grammars.regular.terms import Terms
@@ -89,6 +92,36 @@ def body(terms: Terms, spelling: int, text: int) -> int:
     return terms.json((BODY, spelling, text), shortest=terms.shortest[text] + 1, sure=terms.sure[text])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Guards:
+    """The characters of JSON's syntax in one alphabet."""
+
+    quote: int
+    backslash: int
+    u: int
+    raw: int
+    long: int
+    short: tuple[tuple[tuple[int, int], ...], ...]
+    """For each spelling: the letter after a backslash, and the character that it stands for."""
+    digits: tuple[tuple[int, ...], ...]
+    """For each spelling: the sixteen hexadecimal digits."""
+
+    @staticmethod
+    def of(alphabet: Alphabet) -> _Guards:
+        guard = alphabet.guard
+        short = tuple((guard(_LETTERS[letter]), guard(meant)) for letter, meant in _SHORT.items())
+        slash = guard(_SLASH)
+        return _Guards(
+            quote=guard(_QUOTE),
+            backslash=guard(_BACKSLASH),
+            u=guard(_U),
+            raw=guard(_RAW),
+            long=guard(_LONG),
+            short=(short, tuple(pair for pair in short if pair[1] != slash)),
+            digits=tuple(tuple(map(guard, digits)) for digits in _DIGITS),
+        )
+
+
 class JsonEscapes:
     """Makes JSON terms of one table and derives them; ``step`` derives text terms."""
 
@@ -96,102 +129,101 @@ class JsonEscapes:
         self._terms = terms
         self._step = step
 
+    @cached_property
+    def _guards(self) -> _Guards:
+        return _Guards.of(self._terms.alphabet)
+
     def arcs(self, term: int) -> Arcs:
         """The arcs of a JSON term."""
         args = self._terms.args[term]
-        if args[0] == BODY:
-            return self._body(args[1], args[2])
-        if args[0] == ESCAPE:
-            return self._escape(args[1], args[2])
-        if args[0] == START:
-            return self._start(args[1], args[2])
-        if args[0] == D:
-            return self._after_d(args[1], args[2])
-        return self._block(*args)
+        by_place = {BODY: self._body, ESCAPE: self._escape, START: self._start, D: self._after_d}.get(args[0])
+        return by_place(args[1], args[2]) if by_place else self._block(*args)
 
     def _body(self, spelling: int, text: int) -> Arcs:
-        guard = self._terms.alphabet.guard
+        terms, guards = self._terms, self._guards
         arcs = self._step(text)
-        raw = guard(_RAW)
-        out = [(g & raw, body(self._terms, spelling, target)) for g, target in arcs if g & raw]
-        if self._terms.accepts(text):
-            out.append((guard(_QUOTE), EPSILON))
-        if spelling == ANY_SPELLING or any(g & ~raw for g, _ in arcs):
-            out.append((guard(_BACKSLASH), self._terms.json((ESCAPE, spelling, text), shortest=2, sure=False)))
-        return tuple(out)
+        found = [(g & guards.raw, body(terms, spelling, target)) for g, target in arcs if g & guards.raw]
+        if terms.accepts(text):
+            found.append((guards.quote, EPSILON))
+        escaped = [target for g, target in arcs if spelling == ANY_SPELLING or g & ~guards.raw]
+        if escaped:
+            sure = any(terms.sure[target] for target in escaped)
+            found.append((guards.backslash, terms.json((ESCAPE, spelling, text), shortest=2, sure=sure)))
+        return tuple(found)
 
     def _escape(self, spelling: int, text: int) -> Arcs:
-        guard = self._terms.alphabet.guard
+        terms, guards = self._terms, self._guards
         arcs = self._step(text)
-        targets: dict[int, int] = {}
-        for letter, meant in _SHORT.items():
-            if spelling == CANONICAL and meant is _SLASH:
-                continue
+        letters: dict[int, int] = {}
+        for letter, meant in guards.short[spelling]:
             for g, target in arcs:
-                if g & guard(meant):
-                    after = body(self._terms, spelling, target)
-                    targets[after] = targets.get(after, 0) | guard(_LETTERS[letter])
-        out = [(g, target) for target, g in targets.items()]
-        if self._spelled_long(spelling, arcs):
-            out.append((guard(_U), self._terms.json((START, spelling, text), shortest=5, sure=False)))
-        return tuple(out)
+                if g & meant:
+                    after = body(terms, spelling, target)
+                    letters[after] = letters.get(after, 0) | letter
+        found = [(g, target) for target, g in letters.items()]
+        long = self._spelled_long(spelling, arcs)
+        if long:
+            sure = any(terms.sure[target] for _, target in long)
+            found.append((guards.u, terms.json((START, spelling, text), shortest=5, sure=sure)))
+        return tuple(found)
 
     def _spelled_long(self, spelling: int, arcs: Arcs) -> Arcs:
         if spelling == ANY_SPELLING:
             return arcs
-        long = self._terms.alphabet.guard(_LONG)
+        long = self._guards.long
         return tuple((g & long, target) for g, target in arcs if g & long)
 
     def _start(self, spelling: int, text: int) -> Arcs:
         arcs = self._spelled_long(spelling, self._step(text))
-        parts = [(d, HEX_3, d << 12) for d in range(16) if d != 0xD]
-        after_d = (
-            self._terms.alphabet.guard(_DIGITS[spelling][0xD]),
-            self._terms.json((D, spelling, text), shortest=4, sure=False),
-        )
-        return (*self._narrowed(spelling, arcs, parts), after_d)
+        found = self._narrowed(spelling, arcs, [(digit, HEX_3, digit << 12) for digit in range(16) if digit != 0xD])
+        if spelling == ANY_SPELLING:  # long ones are controls in the canonical spelling
+            found.append(
+                (self._guards.digits[spelling][0xD], self._terms.json((D, spelling, text), shortest=4, sure=False))
+            )
+        return tuple(found)
 
     def _after_d(self, spelling: int, text: int) -> Arcs:
-        arcs = self._spelled_long(spelling, self._step(text))
-        parts = [(d, HEX_2, 0xD000 + (d << 8)) for d in range(8)]
+        parts = [(digit, HEX_2, 0xD000 + (digit << 8)) for digit in range(8)]
         parts += [(8 + i, PAIR_HIGH_2, 0x10000 + i * 0x40000) for i in range(4)]
-        return self._narrowed(spelling, arcs, parts)
+        return tuple(self._narrowed(spelling, self._step(text), parts))
 
     def _block(self, place: int, spelling: int, base: int, *pairs: int) -> Arcs:
         size, divisor, following = _BLOCK[place]
-        arcs = tuple(zip(pairs[::2], pairs[1::2], strict=True))
-        guard = self._terms.alphabet.guard
+        digits = self._guards.digits[spelling]
         if divisor == 1:
-            symbol = {PAIR_BACKSLASH: _BACKSLASH, PAIR_U: _U, PAIR_D: _DIGITS[spelling][0xD]}[place]
-            return ((guard(symbol), self._terms.json((following, spelling, base, *pairs), shortest=1, sure=False)),)
-        first = 0 if divisor == 16 else 0xC
-        part = size // divisor
+            symbol = {PAIR_BACKSLASH: self._guards.backslash, PAIR_U: self._guards.u, PAIR_D: digits[0xD]}[place]
+            return ((symbol, self._terms.json((following, spelling, base, *pairs), shortest=1, sure=False)),)
+        first, part = (0 if divisor == 16 else 0xC), size // divisor
         parts = [(first + i, following, base + i * part) for i in range(divisor)]
-        return self._narrowed(spelling, arcs, parts)
+        return tuple(self._narrowed(spelling, tuple(zip(pairs[::2], pairs[1::2], strict=True)), parts))
 
-    def _narrowed(self, spelling: int, arcs: Arcs, parts: list[tuple[int, int, int]]) -> Arcs:
+    def _narrowed(self, spelling: int, arcs: Arcs, parts: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """For (digit, place after it, base of the block then): the arcs to those places that a word can pass."""
-        guard = self._terms.alphabet.guard
-        targets: dict[int, int] = {}
+        digits = self._guards.digits[spelling]
+        everywhere = arcs[0][1] if arcs and arcs[0][0] == self._terms.alphabet.full else None
+        guards: dict[int, int] = {}
         for digit, place, base in parts:
-            target = self._place(place, spelling, base, arcs)
+            if everywhere is not None:
+                target: int | None = self._uniform(place, spelling, everywhere)
+            else:
+                target = self._place(place, spelling, base, arcs)
             if target is not None:
-                targets[target] = targets.get(target, 0) | guard(_DIGITS[spelling][digit])
-        return tuple((g, target) for target, g in targets.items())
+                guards[target] = guards.get(target, 0) | digits[digit]
+        return [(g, target) for target, g in guards.items()]
 
     def _place(self, place: int, spelling: int, base: int, arcs: Arcs) -> int | None:
-        terms = self._terms
-        if place == BODY:
-            inside = terms.alphabet.within(base, base)
-            return next((body(self._terms, spelling, target) for g, target in arcs if g & inside), None)
-        inside = terms.alphabet.within(base, base + _BLOCK[place][0] - 1)
+        """The term for a block, None where no arc has a character of it."""
+        inside = self._terms.alphabet.within(base, base + _BLOCK[place][0] - 1 if place != BODY else base)
         left = [(g & inside, target) for g, target in arcs if g & inside]
         if not left:
             return None
         if len(left) == 1 and left[0][0] == inside:
             return self._uniform(place, spelling, left[0][1])
-        return terms.json((place, spelling, base, *(x for pair in left for x in pair)), shortest=2, sure=False)
+        return self._terms.json((place, spelling, base, *(x for pair in left for x in pair)), shortest=2, sure=False)
 
     def _uniform(self, place: int, spelling: int, target: int) -> int:
+        """The term for a block all of whose characters lead to one target."""
         terms = self._terms
+        if place == BODY:
+            return body(terms, spelling, target)
         return terms.json((place, spelling, 0, terms.alphabet.full, target), shortest=2, sure=terms.sure[target])

@@ -12,7 +12,9 @@ Invariant: no overlong form and no surrogate is ever spelled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,19 +31,23 @@ class Block(NamedTuple):
     first: int
     last: int
 
+    @property
+    def part_size(self) -> int:
+        """Code points that are left once the next byte is known."""
+        return 1 << 6 * (self.left - 1)
+
     def part(self, byte: int) -> tuple[int, int]:
         """First and last code point once the next byte is known."""
-        size = 64 ** (self.left - 1)
-        low = self.base + (byte - 0x80) * size
-        return low, low + size - 1
+        low = self.base + (byte - 0x80) * self.part_size
+        return low, low + self.part_size - 1
 
     def after(self, byte: int) -> Block:
         """The place after the next byte."""
         return Block(self.left - 1, self.part(byte)[0], 0x80, 0xBF)
 
-    def anywhere(self) -> Block:
+    def uniform(self) -> Block:
         """The same place with its code points forgotten, for where they all lead to the same."""
-        return self._replace(base=0)
+        return self if self.base == 0 else Block(self.left, 0, self.first, self.last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,23 +59,39 @@ class Leads:
     guard: int
 
 
-def leads(alphabet: Alphabet) -> list[Leads]:
+def leads(alphabet: Alphabet) -> tuple[Leads, ...]:
     """The first bytes of multi-byte characters, grouped."""
+    beyond_ascii = alphabet.within(128, 0x10FFFF)
+    if beyond_ascii & (beyond_ascii - 1) == 0:
+        return tuple(replace(lead, guard=beyond_ascii) for lead in _one_minterm())
+    return _grouped(
+        (block, byte, alphabet.within(block.part(block.first)[0], block.part(block.last)[1]))
+        for byte, block in _first_bytes()
+    )
+
+
+@cache
+def _one_minterm() -> tuple[Leads, ...]:
+    """The groups where no two characters beyond ASCII are told apart."""
+    return _grouped((block, byte, 1) for byte, block in _first_bytes())
+
+
+def _grouped(first_bytes: Iterable[tuple[Block, int, int]]) -> tuple[Leads, ...]:
     groups: dict[tuple[Block, int], list[int]] = {}
-    for byte, block in _first_bytes():
-        guard = alphabet.within(block.part(block.first)[0], block.part(block.last)[1])
+    for block, byte, guard in first_bytes:
         has_several = guard & (guard - 1)
-        groups.setdefault((block if has_several else block.anywhere(), guard), []).append(byte)
-    return [
+        groups.setdefault((block if has_several else block.uniform(), guard), []).append(byte)
+    return tuple(
         Leads(bytes=np.array(members, np.intp), block=block, guard=guard) for (block, guard), members in groups.items()
-    ]
+    )
 
 
-def _first_bytes() -> list[tuple[int, Block]]:
+@cache
+def _first_bytes() -> tuple[tuple[int, Block], ...]:
     special = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
     found = []
     for byte in range(0xC2, 0xF5):
         left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
         base = (byte & (0x3F >> left)) << (6 * left)
         found.append((byte, Block(left, base, *special.get(byte, (0x80, 0xBF)))))
-    return found
+    return tuple(found)

@@ -7,15 +7,9 @@ import os
 import pathlib
 import random
 
-import numpy as np
 import pytest
 
 from grammars.regular import nodes as n
-
-
-def _successors(automaton, state):
-    row = automaton.row(state)
-    return [(int(target), np.flatnonzero(row == target)) for target in np.unique(row) if target]
 
 
 @pytest.fixture(scope="session")
@@ -25,11 +19,11 @@ def draw_word():
     def draw(automaton, rng: random.Random, steps: int) -> bytes:
         state, word = automaton.start, bytearray()
         for _ in range(steps):
-            successors = _successors(automaton, state)
-            if not successors or (automaton.accepting(state) and rng.random() < 0.1):
+            moves = automaton.moves(state)
+            if not moves or (automaton.accepting(state) and rng.random() < 0.1):
                 break
-            state, bytes_ = rng.choice(successors)
-            word.append(int(rng.choice(bytes_)))
+            members, state = rng.choice(moves)
+            word.append(int(rng.choice(members)))
         return bytes(word) + automaton.completion(state)
 
     return draw
@@ -44,7 +38,7 @@ def reachable():
         for state in found:
             if len(found) >= limit:
                 break
-            found += [target for target, _ in _successors(automaton, state) if target not in set(found)]
+            found += [target for _, target in automaton.moves(state) if target not in set(found)]
         return found
 
     return explore

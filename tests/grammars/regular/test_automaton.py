@@ -13,7 +13,6 @@ from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import (
     DEAD,
     EMPTY,
-    UNBUILT,
     RegularLimits,
     build,
     chars,
@@ -65,16 +64,21 @@ def test_distance_is_that_of_breadth_first_search(reachable, expression):
 
 
 @pytest.mark.parametrize("expression", EXAMPLES)
-def test_tables_show_what_rows_say(reachable, expression):
+def test_rows_say_what_moves_say(reachable, expression):
     automaton = build(expression)
-    assert automaton.table[automaton.start, 0] == UNBUILT
-    states = reachable(automaton, 100)
-    for state in states:
-        assert np.array_equal(automaton.table[state], automaton.row(state))
-        assert automaton.table.dtype == np.int32
-        assert bool(automaton.accepts[state]) == automaton.accepting(state)
-        assert max(automaton.row(state)) < automaton.num_states <= len(automaton.table) == len(automaton.accepts)
+    for state in reachable(automaton, 100):
+        row, moves = automaton.row(state), automaton.moves(state)
+        assert row is automaton.row(state)
+        assert row.dtype == np.int32
+        assert {byte: target for members, target in moves for byte in members.tolist()} == {
+            byte: int(row[byte]) for byte in np.flatnonzero(row).tolist()
+        }
+        assert len({target for _, target in moves}) == len(moves)
+        assert max(row) < automaton.num_states
+        with pytest.raises(ValueError, match="read-only"):
+            row[0] = 1
     assert not automaton.row(DEAD).any()
+    assert automaton.moves(DEAD) == ()
     assert not automaton.accepting(DEAD)
 
 
