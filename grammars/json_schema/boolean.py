@@ -128,6 +128,11 @@ class Formulas(Generic[AtomT]):
         kind, args = self._nodes[formula]
         return (kind == _AND, args) if kind in (_AND, _OR) else (True, (formula,))  # type: ignore[return-value]
 
+    def conjuncts(self, formula: int) -> tuple[int, ...]:
+        """The parts of a conjunction; of any other formula, itself."""
+        is_conjunction, parts = self.parts(formula)
+        return parts if is_conjunction else (formula,)
+
     def atoms(self, formula: int) -> tuple[tuple[AtomT, bool], ...]:
         """The distinct (atom, is positive) pairs of a formula, in order of first occurrence."""
         known = self._atoms_of.get(formula)

@@ -38,8 +38,20 @@ class Context:
     schema: dict[str, Any]
 
     def goal(self, *path: str | int) -> int:
-        """The goal that the schema at this path below asks of a value; a bare reference is the schema it names."""
-        place = self.pointer + "".join("/" + escaped(str(token)) for token in path)
+        """The goal that the schema at this path below asks of a value."""
+        return self._goal_at(self.pointer + "".join("/" + escaped(str(token)) for token in path))
+
+    def shape(self, *path: str | int) -> Shape:
+        """The shape of the schema at this path below, which applies to the same value."""
+        return self.values.shape(self.goal(*path))
+
+    def referred(self, keyword: str) -> Shape:
+        """The shape of the schema that a reference names."""
+        target = self.document.resolve(self.string(keyword), self.pointer, keyword)
+        return self.values.shape(self._goal_at(target))
+
+    def _goal_at(self, place: str) -> int:
+        """The goal of the schema at a place; a bare reference is the schema it names."""
         seen = {place}
         while True:
             inner = self.document.at(place)
@@ -56,15 +68,6 @@ class Context:
             if place in seen:
                 raise ConstraintError(FIELD, "refers to itself without reading a member or an item in between", place)
             seen.add(place)
-
-    def shape(self, *path: str | int) -> Shape:
-        """The shape of the schema at this path below, which applies to the same value."""
-        return self.values.shape(self.goal(*path))
-
-    def referred(self, keyword: str) -> Shape:
-        """The shape of the schema that a reference names."""
-        reference = self.string(keyword)
-        return self.values.leaf_shape(Place(self.document.resolve(reference, self.pointer, keyword)))
 
     def wrong(self, keyword: str, problem: str) -> ConstraintError:
         """An error at a keyword."""

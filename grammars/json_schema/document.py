@@ -89,6 +89,8 @@ class Document:
             parent = self._base(pointer.rpartition("/")[0]) if pointer else ""
             value = self.at(pointer)
             own = value.get(self.dialect.id_keyword) if isinstance(value, dict) else None
+            if self.dialect.ref_stands_alone and isinstance(value, dict) and "$ref" in value:
+                own = None
             known = parent
             if isinstance(own, str) and not own.startswith("#") and not self._is_instance(pointer):
                 known = urldefrag(urljoin(parent, own))[0]

@@ -13,9 +13,12 @@ from collections.abc import Iterable, Iterator
 
 from decoding.errors import UnsupportedConstraintError
 from grammars.json_schema.atoms import UNBOUNDED, KeySet
+from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.languages import Languages
 
 MAX_REST_CLASSES = 256
+MAX_NAMED = 64
+"""A class of keys with at most so many members is dissolved into names, so that each comes once by the state alone."""
 
 
 class KeyClasses:
@@ -23,6 +26,8 @@ class KeyClasses:
 
     Attributes:
         names: the named keys.
+        index_of: the place of each in `names`.
+        all: bit set of all of them.
         rest: a formula over strings for each class of other keys.
     """
 
@@ -31,8 +36,10 @@ class KeyClasses:
         ordered = dict.fromkeys(declared)
         self._declared = (1 << len(ordered)) - 1
         ordered.update(dict.fromkeys(name for keys in key_sets for name in sorted(keys.names)))
+        self.rest, vectors, few = _rest_classes(languages, tuple(ordered), key_sets)
+        ordered.update(dict.fromkeys(few))
         self.names = tuple(ordered)
-        self.rest, vectors = _rest_classes(languages, self.names, key_sets)
+        self.index_of = {name: index for index, name in enumerate(self.names)}
         self.all = (1 << len(self.names)) - 1
         self._names_in: dict[KeySet, int] = {}
         self._rest_in: dict[KeySet, int] = {}
@@ -73,6 +80,11 @@ class KeyClasses:
                 yield offset + index
         yield from range(offset)
 
+    def bit(self, key_class: int) -> int:
+        """The bit of a named key; 0 for a class of others."""
+        index = key_class - len(self.rest)
+        return 1 << index if index >= 0 else 0
+
     def after(self, remaining: int, key_class: int) -> int:
         """The named keys that may still come after a key of ``key_class``: declared ones come in order, before all
         others.
@@ -88,13 +100,14 @@ class KeyClasses:
 
 def _rest_classes(
     languages: Languages, names: tuple[str, ...], key_sets: tuple[KeySet, ...]
-) -> tuple[tuple[int, ...], tuple[frozenset[int], ...]]:
-    """Split the unnamed keys by the languages of ``key_sets``: the formula of each class, and which languages it is
-    in.
+) -> tuple[tuple[int, ...], tuple[frozenset[int], ...], list[str]]:
+    """Split the unnamed keys by the languages of ``key_sets``.
+
+    Returns the formula of each class, the languages it lies in, and the keys of classes so small that these are named.
     """
     strings = languages.strings
     distinct = dict.fromkeys(language for keys in key_sets for language in keys.languages)
-    everything = strings.negate(languages.words(names)) if distinct else 1
+    everything = strings.negate(languages.words(names)) if distinct else TRUE
     classes: list[tuple[int, frozenset[int]]] = [(everything, frozenset())]
     for language in distinct:
         parts = []
@@ -106,4 +119,11 @@ def _rest_classes(
             raise UnsupportedConstraintError(
                 "constraint.json_schema", f"patternProperties that overlap in more than {MAX_REST_CLASSES} ways"
             )
-    return tuple(formula for formula, _ in classes), tuple(vector for _, vector in classes)
+    large, few = [], []
+    for formula, vector in classes:
+        words = languages.enumerated(formula, MAX_NAMED) if formula != TRUE else None
+        if words is None:
+            large.append((formula, vector))
+        else:
+            few += sorted(words)
+    return tuple(formula for formula, _ in large), tuple(vector for _, vector in large), few

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+import numpy as np
+
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.numeric import Above, Integral, MultipleOf, NumberAtom, OneOf, number_expression
 from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
@@ -17,6 +19,8 @@ from grammars.regular import expressions as regular
 from grammars.regular.automaton import Automaton, build
 from grammars.regular.formats import format_expression
 from grammars.regular.regex.compile import compile_regex
+
+MAX_ENUMERATION_STEPS = 2000
 
 Tagged = tuple[tuple[int, int], ...]
 """(tag, formula) pairs."""
@@ -89,6 +93,14 @@ class Languages:
             self._empty_strings[formula] = known
         return known
 
+    def enumerated(self, formula: int, limit: int) -> frozenset[str] | None:
+        """All strings of a formula, where they are at most ``limit`` and short; None where they are more."""
+        words = self._words_within(formula)
+        if words is not None:
+            found = frozenset(word for word in words if self.contains(formula, word))
+            return found if len(found) <= limit else None
+        return _enumerated(build(self.string_expression(formula)), limit)
+
     def is_empty_number(self, formula: int) -> bool:
         """Whether no number is in a formula's language."""
         known = self._empty_numbers.get(formula)
@@ -153,3 +165,20 @@ def _join_words(is_conjunction: bool, parts: list[frozenset[str] | None]) -> fro
     if is_conjunction:
         return min(finite, key=len) if finite else None
     return frozenset().union(*finite) if len(finite) == len(parts) else None
+
+
+def _enumerated(automaton: Automaton, limit: int) -> frozenset[str] | None:
+    """The words of an automaton by depth-first search; None where there are more than ``limit``, or too many states."""
+    words: list[str] = []
+    pending = [(automaton.start, b"")]
+    for _ in range(MAX_ENUMERATION_STEPS):
+        if not pending:
+            return frozenset(words)
+        state, text = pending.pop()
+        if automaton.accepting(state):
+            words.append(text.decode())
+        row = automaton.row(state)
+        pending += [(int(row[byte]), text + bytes((byte,))) for byte in np.flatnonzero(row).tolist()]
+        if len(words) > limit or len(pending) > limit:
+            return None
+    return None

@@ -27,7 +27,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Any value that nests at most `levels` deep: what is generated where the schema asks nothing."""
+    """Any value with at most `levels` arrays and objects inside one another: where the schema asks nothing."""
 
     levels: int
 

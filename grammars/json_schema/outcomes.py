@@ -21,9 +21,15 @@ Split = dict[Residues, int]
 """The goal of the child by what it leaves."""
 
 
-def split(formulas: Formulas[AtomT], goals: Goals, residues: Residues) -> Answering[Split]:
-    """Shannon-expand ``residues`` over their `Outcome` atoms, leaving out assignments that no value has."""
-    return (yield from _split(formulas, goals, residues, TRUE))
+def split(formulas: Formulas[AtomT], goals: Goals, residues: Residues, own: int = TRUE) -> Answering[Split]:
+    """Shannon-expand ``residues`` over their `Outcome` atoms, leaving out assignments that no value has.
+
+    ``own`` is asked of the child in any case.
+    """
+    found = yield from _split(formulas, goals, residues, own)
+    if own == TRUE:
+        return found
+    return {rest: both for rest, goal in found.items() if (both := goals.all_of((own, goal))) != FALSE}
 
 
 def _split(formulas: Formulas[AtomT], goals: Goals, residues: Residues, path: int) -> Answering[Split]:

@@ -133,14 +133,14 @@ class JsonSource:
 
     def _expand_object_open(self, tables: Tables, state: int, members: ObjectState) -> None:
         row = self._key_row(tables, members)
-        outcome = self._values.objects.closing(members.residues)
+        outcome = self._values.objects.closing(members)
         if outcome is not None:
             row.append((_CLOSE_OBJECT, tables.exit(outcome)))
         tables.set_row(state, row)
 
     def _expand_after_member(self, tables: Tables, state: int, members: ObjectState) -> None:
         row = []
-        outcome = self._values.objects.closing(members.residues)
+        outcome = self._values.objects.closing(members)
         if outcome is not None:
             row.append((_CLOSE_OBJECT, tables.exit(outcome)))
         if self._allowed_keys(members):
@@ -184,7 +184,7 @@ class JsonSource:
         allowed = self._allowed_keys(members)
         if not allowed:
             return []
-        classes = members.classes
+        classes = members.layout.classes
         others = len(classes.rest)
         handler = self._handler(tables, ("key", members), others + len(classes.names), others)
         trie = self._key_trie(members, allowed)
@@ -219,16 +219,16 @@ class JsonSource:
     def _allowed_keys(self, members: ObjectState) -> tuple[int, ...]:
         allowed = self._allowed.get(members)
         if allowed is None:
-            coming = members.classes.coming(members.remaining)
+            coming = members.layout.classes.coming(members.remaining)
             allowed = tuple(key_class for key_class in coming if self._values.after_key(members, key_class))
             self._allowed[members] = allowed
         return allowed
 
     def _key_trie(self, members: ObjectState, allowed: tuple[int, ...]) -> KeyTrie:
-        key = (members.classes, allowed)
+        key = (members.layout.classes, allowed)
         trie = self._key_tries.get(key)
         if trie is None:
-            trie = self._key_tries[key] = KeyTrie(self._scalars, members.classes, allowed)
+            trie = self._key_tries[key] = KeyTrie(self._scalars, members.layout.classes, allowed)
         return trie
 
     def _separated(self, tables: Tables, then: Name) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from grammars.json_schema.boolean import Formulas
 from grammars.regular import expressions as regular
 from grammars.regular.formats import format_expression
+from grammars.regular.regex.compile import compile_regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,25 @@ class HasFormat:
     name: str
 
 
+EXACT_FORMATS = frozenset(("ipv4", "ipv6", "json-pointer", "uuid"))
+"""Formats whose expression is the whole format, so that its complement is what is not of the format."""
+
+_NECESSARY: Mapping[str, str] = MappingProxyType(
+    {
+        "date": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+        "date-time": "^[0-9]{4}-[0-9]{2}-[0-9]{2}[^0-9]",
+        "duration": "^P",
+        "email": "@",
+        "hostname": "^[^ ]*$",
+        "idn-email": "@",
+        "iri": ":",
+        "relative-json-pointer": "^[0-9]",
+        "time": "^[0-9]{2}:[0-9]{2}:",
+        "uri": ":",
+    }
+)
+"""Patterns that every text of a format holds."""
+
 StringAtom = Words | Matches | Longer | HasFormat
 
 
@@ -54,7 +75,11 @@ def string_expression(
         if isinstance(atom, Longer):
             return regular.length(atom.count + 1) if is_positive else regular.length(0, atom.count)
         expression = _expression(atom, patterns)
-        return expression if is_positive else regular.complement(expression)
+        if is_positive:
+            return expression
+        if isinstance(atom, HasFormat) and atom.name not in EXACT_FORMATS:
+            return _certainly_not(atom.name)
+        return regular.complement(expression)
 
     return strings.fold(formula, literal, _joined)
 
@@ -70,6 +95,12 @@ def _expression(atom: StringAtom, patterns: Mapping[str, regular.Expression]) ->
             assert expression is not None
             return expression
     raise AssertionError(atom)
+
+
+def _certainly_not(name: str) -> regular.Expression:
+    """Texts that are not of a format by any reading of it; others are neither asserted nor denied to be."""
+    pattern = _NECESSARY.get(name)
+    return regular.EMPTY if pattern is None else regular.complement(compile_regex(pattern, dialect="ecma", search=True))
 
 
 def _joined(is_conjunction: bool, parts: list[regular.Expression]) -> regular.Expression:

@@ -18,6 +18,9 @@ from grammars.json_schema.leaves import Place
 from grammars.json_schema.shapes import ANYTHING, NOTHING, Shape
 from grammars.json_schema.values import Values
 
+MAX_IN_PLACE = 80
+"""Most schemas that apply to one value, one by way of the other: allOf in $ref in anyOf and so on."""
+
 
 class Translator:
     """Translates the schemas of one document."""
@@ -33,6 +36,10 @@ class Translator:
         pointer = place.pointer
         if pointer in self._open:
             raise ConstraintError(FIELD, "refers to itself without reading a member or an item in between", pointer)
+        if len(self._open) == MAX_IN_PLACE:
+            raise ConstraintError(
+                FIELD, f"applies more than {MAX_IN_PLACE} schemas to one value, one in another", pointer
+            )
         self._open.append(pointer)
         try:
             return self._shape(values, pointer, self.document.at(pointer))

@@ -36,6 +36,7 @@ class Values:
         self._goal_shapes: dict[int, Shape] = {TRUE: Shape(), FALSE: NOTHING}
         self._search = Search(self._answer)
         self._classes: dict[tuple[tuple[KeySet, ...], tuple[str, ...]], KeyClasses] = {}
+        self._openings: dict[tuple[Residues, tuple[str, ...]], ObjectState] = {}
         self._object_steps: dict[tuple[ObjectState, int], tuple[Successor, ...]] = {}
         self._array_steps: dict[Residues, Split] = {}
 
@@ -56,8 +57,10 @@ class Values:
                     shape = self._translate(self, leaf)
                 case Equal(value):
                     shape = self._constant_shape(value)
+                case Anything(0):
+                    shape = Shape(array=FALSE, object=FALSE)
                 case Anything(levels):
-                    inner = self.goals.atom(Anything(levels - 1)) if levels else FALSE
+                    inner = self.goals.atom(Anything(levels - 1))
                     shape = Shape(
                         array=self.arrays.every(0, UNBOUNDED, inner),
                         object=self.objects.every(KeySet(frozenset(), negated=True), inner),
@@ -70,11 +73,9 @@ class Values:
         return self._search.run(_ask(("goal", goal)))
 
     def open_object(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState | None:
-        """The state after ``{``, or None where no member list completes any of ``formulas``."""
-        key_sets = tuple(dict.fromkeys(keys for formula in formulas for keys in self.objects.key_sets(formula)))
-        classes = self._key_classes(key_sets, order)
-        residues = self._search.run(self._open_object(classes, formulas))
-        return ObjectState(classes, classes.all, residues) if any(residues) else None
+        """The state after ``{``, or None where no members complete any of ``formulas``."""
+        state = self._search.run(self.objects.pruned(self._opened(formulas, order)))
+        return state if any(state.residues) else None
 
     def open_array(self, formulas: Residues) -> Residues | None:
         """The state after ``[``, or None where no items complete any of ``formulas``."""
@@ -103,12 +104,13 @@ class Values:
             known = self._classes[key_sets, order] = KeyClasses(self.languages, order, key_sets)
         return known
 
-    def _open_object(self, classes: KeyClasses, formulas: Residues) -> Answering[Residues]:
-        residues = []
-        for residue in self.objects.normalised(classes, classes.all, formulas):
-            alive = residue and (yield ("object", classes, classes.all, residue))
-            residues.append(residue if alive else FALSE)
-        return tuple(residues)
+    def _opened(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState:
+        known = self._openings.get((formulas, order))
+        if known is None:
+            key_sets = tuple(dict.fromkeys(keys for formula in formulas for keys in self.objects.key_sets(formula)))
+            known = self.objects.opened(self._key_classes(key_sets, order), formulas)
+            self._openings[formulas, order] = known
+        return known
 
     def _open_array(self, formulas: Residues) -> Answering[Residues]:
         return (yield from self.arrays.pruned(formulas))
@@ -119,8 +121,8 @@ class Values:
                 return self._possible(goal)
             case ("array", int(residue)):
                 return self.arrays.can_end(residue)
-            case ("object", KeyClasses() as classes, int(remaining), int(residue)):
-                return self.objects.can_end(classes, remaining, residue)
+            case ("object", ObjectState() as state):
+                return self.objects.can_end(state)
         raise AssertionError(question)
 
     def _possible(self, goal: int) -> Answering[bool]:
@@ -132,9 +134,8 @@ class Values:
         if shape.array and (yield ("array", shape.array)):
             return True
         if shape.object:
-            classes = self._key_classes(tuple(self.objects.key_sets(shape.object)), shape.order)
-            (residue,) = self.objects.normalised(classes, classes.all, (shape.object,))
-            return residue != FALSE and (yield ("object", classes, classes.all, residue))
+            state = self._opened((shape.object,), shape.order)
+            return state.residues != (FALSE,) and (yield ("object", state))
         return False
 
     def _literal_shape(self, leaf: Leaf, is_positive: bool) -> Shape:

@@ -46,6 +46,8 @@ KEYWORDS: Mapping[str, Translate] = MappingProxyType(
         "dependentSchemas": logic.dependent_schemas,
         "dependencies": logic.dependencies,
         "$ref": logic.ref,
+        "$dynamicRef": logic.dynamic_ref,
+        "$recursiveRef": logic.dynamic_ref,
         "allOf": logic.all_of,
         "anyOf": logic.any_of,
         "oneOf": logic.one_of,

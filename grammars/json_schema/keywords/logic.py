@@ -15,6 +15,12 @@ def ref(context: Context) -> Shape:
     return context.referred("$ref")
 
 
+def dynamic_ref(context: Context) -> Shape:
+    """The schema that the reference names depends on the references on the way there."""
+    keyword = "$dynamicRef" if "$dynamicRef" in context.schema else "$recursiveRef"
+    raise context.unsupported(keyword, "depends on the way by which it is reached; use $ref")
+
+
 def all_of(context: Context) -> Shape:
     """The value is valid under every schema."""
     return context.values.shapes.all_of(_branches(context, "allOf"))

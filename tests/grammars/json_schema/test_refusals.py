@@ -1,0 +1,149 @@
+"""What is no schema, is impossible, too large, or cannot be enforced: each refused by name and place."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from decoding.errors import ConstraintError, UnsupportedConstraintError
+from grammars.json_schema.compile import JsonOptions, compile_json_schema
+
+WRONG = [
+    ("{", "", "is not JSON"),
+    ('{"a": NaN}', "", "NaN"),
+    ('{"type": "string", "type": "null"}', "", "twice"),
+    ("[]", "", "is an array"),
+    ("3", "", "is a number"),
+    ({"type": "text"}, "/type", "'text' is no type"),
+    ({"type": []}, "/type", "at least one type"),
+    ({"properties": []}, "/properties", "must be an object"),
+    ({"properties": {"a": 3}}, "/properties/a", "is no schema"),
+    ({"items": {"minLength": "2"}}, "/items/minLength", "must be a number"),
+    ({"minItems": -1}, "/minItems", "at least 0"),
+    ({"minItems": 1.5}, "/minItems", "at least 0"),
+    ({"enum": []}, "/enum", "is empty"),
+    ({"enum": "a"}, "/enum", "must be a list"),
+    ({"anyOf": []}, "/anyOf", "not empty"),
+    ({"multipleOf": 0}, "/multipleOf", "above 0"),
+    ({"required": "a"}, "/required", "lists of strings"),
+    ({"pattern": "(a"}, "/pattern", "(a"),
+    ({"pattern": 3}, "/pattern", "must be a string"),
+    ({"$ref": "#/$defs/x"}, "/$ref", "names nothing"),
+    ({"$ref": "#x"}, "/$ref", "names nothing"),
+    ({"properties": {"a/b": {"$ref": "#/~0"}}}, "/properties/a~1b/$ref", "names nothing"),
+    ({"$ref": "#"}, "", "refers to itself"),
+    ({"allOf": [{"$ref": "#"}]}, "", "refers to itself"),
+    ({"uniqueItems": 1}, "/uniqueItems", "true or false"),
+]
+
+IMPOSSIBLE = [
+    (False, ""),
+    ({"type": "string", "minLength": 3, "maxLength": 2}, ""),
+    (
+        {"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "minimum": 3, "maximum": 2}}},
+        "/properties/a",
+    ),
+    ({"type": "object", "required": ["a"], "properties": {"a": False}}, ""),
+    ({"type": "object", "required": ["a"], "additionalProperties": False}, ""),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, ""),
+    ({"allOf": [{"type": "string"}, {"type": "null"}]}, ""),
+    ({"type": "array", "items": False, "minItems": 1}, ""),
+    ({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "minProperties": 3}, ""),
+    ({"oneOf": [{"type": "string"}, {"type": "string"}]}, ""),
+    ({"const": "a", "pattern": "b"}, ""),
+    ({"type": "array", "contains": {"type": "null"}, "items": {"type": "string"}}, ""),
+]
+
+UNSUPPORTED = [
+    ({"$ref": "https://example.com/schema"}, "/$ref", "outside the schema"),
+    ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema", "not supported"),
+    ({"items": {"pattern": "(a)\\1"}}, "/items/pattern", "back-reference"),
+]
+
+
+@pytest.mark.parametrize(("schema", "pointer", "message"), WRONG, ids=str)
+def test_what_is_no_schema_is_refused_at_its_place(schema, pointer, message):
+    with pytest.raises(ConstraintError) as caught:
+        compile_json_schema(schema, JsonOptions())
+    assert message in str(caught.value)
+    assert caught.value.pointer == pointer
+    assert caught.value.field == "constraint.json_schema"
+    assert not isinstance(caught.value, UnsupportedConstraintError)
+
+
+@pytest.mark.parametrize(("schema", "pointer"), IMPOSSIBLE, ids=str)
+def test_an_impossible_schema_is_refused_at_the_part_at_fault(schema, pointer):
+    with pytest.raises(ConstraintError, match="impossible") as caught:
+        compile_json_schema(schema, JsonOptions())
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(("schema", "pointer", "message"), UNSUPPORTED, ids=str)
+def test_what_cannot_be_enforced_is_refused_at_its_place(schema, pointer, message):
+    with pytest.raises(UnsupportedConstraintError) as caught:
+        compile_json_schema(schema, JsonOptions())
+    assert message in str(caught.value)
+    assert caught.value.pointer == pointer
+
+
+def test_best_effort_reports_instead(trie, accepts):
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1"}}, "required": ["a"]}
+    constraint = compile_json_schema(schema, JsonOptions(best_effort=True))
+    assert [(item.pointer, item.keyword) for item in constraint.unenforced] == [("/properties/a/pattern", "pattern")]
+    assert accepts(constraint.bind(trie), '{"a":"y"}')
+    assert not accepts(constraint.bind(trie), '{"a":1}')
+
+
+def test_unknown_keywords_and_formats_are_reported():
+    schema = {"type": "string", "format": "colour", "colour": "red", "title": "T", "x/y": 1}
+    constraint = compile_json_schema(schema, JsonOptions())
+    assert sorted(item.pointer for item in constraint.unenforced) == ["/colour", "/format", "/x~1y"]
+
+
+def deep(levels):
+    schema = {"type": "null"}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+def one_of(levels):
+    return {"oneOf": [one_of(levels - 1), {"type": "null"}]} if levels else {"type": "string"}
+
+
+BOMBS = {
+    "10,000 levels as text": '{"not":' * 10_000 + "{}" + "}" * 10_000,
+    "10,000 levels parsed": deep(10_000),
+    "5 MB": json.dumps({"enum": ["x" * 100 + str(index) for index in range(50_000)]}),
+    "60,000 values": {"enum": list(range(60_000))},
+    "30,000 groups": {"pattern": "(" * 30_000 + ")" * 30_000},
+    "nested counts": {"pattern": "^(a{1,1000}){1,1000}$", "maxLength": 10},
+    "many defs": {
+        "$defs": {str(index): {"$ref": f"#/$defs/{index + 1}"} for index in range(9999)},
+        "$ref": "#/$defs/0",
+    },
+    "twenty oneOf": one_of(20),
+    "many choices": {"enum": [f"choice {index}" for index in range(40_000)]},
+    "large counts": {
+        "type": "array",
+        "items": {"type": "string", "minLength": 10**9},
+        "minItems": 10**9,
+        "maxItems": 10**12,
+    },
+    "large object": {"properties": {f"p{index}": {"type": "string"} for index in range(3000)}, "required": ["p2999"]},
+    "self-reference under logic": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_end_soon_one_way_or_the_other(name, trie):
+    started = time.process_time()
+    try:
+        grammar = compile_json_schema(BOMBS[name], JsonOptions()).bind(trie)
+    except ConstraintError:
+        pass
+    else:
+        grammar.matcher().mask()
+    assert time.process_time() - started < 20
