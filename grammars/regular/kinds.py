@@ -10,7 +10,7 @@ from typing import Final
 CHARS: Final = 0
 """guard: one character of it."""
 CAT: Final = 1
-"""head, tail: neither is EMPTY or EPSILON; the head is neither a CAT nor an OR."""
+"""head, tail: neither is EMPTY or EPSILON; the head is no CAT."""
 OR: Final = 2
 """members, sorted: at least two; none is an OR."""
 AND: Final = 3

@@ -100,7 +100,7 @@ class Lowering:
     def _concat(self, node: n.Concat) -> int:
         term = EPSILON
         for operand in reversed(self._operands(node)):
-            term = self.terms.cat(operand, term)
+            term = self.terms.followed(operand, term)
         return term
 
     def _union(self, node: n.Union) -> int:

@@ -80,7 +80,7 @@ class Terms:
         return self._intern(CHARS, (guard,), (EMPTY, 1, 1, False, True)) if guard else EMPTY
 
     def cat(self, head: int, tail: int) -> int:
-        """Concatenation, as a right-nested list without unions at its heads."""
+        """Concatenation as a right-nested list; a union at the head is multiplied out, so that its members can meet others."""
         kind = self.kind
         if head == EPSILON or tail == EMPTY:
             return tail
@@ -99,6 +99,12 @@ class Terms:
         for first in reversed(heads):
             tail = self._cons(first, tail)
         return tail
+
+    def followed(self, head: int, tail: int) -> int:
+        """Concatenation that leaves a union at the head as it is: it is multiplied out where it is derived."""
+        if self.kind[head] == OR and self.longest[head] and tail not in (EMPTY, EPSILON):
+            return self._cons(head, tail)
+        return self.cat(head, tail)
 
     def _cons(self, head: int, tail: int) -> int:
         kind, args = self.kind, self.args
