@@ -1,4 +1,4 @@
-"""What the engine's process is told to build, named so that the parent can refer to it without importing torch.
+"""What the engine's process does to come up, named so that the parent can refer to it without importing torch.
 
 Invariant: importing this module imports no torch; calling its functions does.
 """
@@ -13,6 +13,16 @@ from engine.loading.files import ModelFiles
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import load_vocabulary
 from service.engine_loop import Engine
+
+
+def find(config: EngineConfig) -> ModelFiles:
+    """Have the model on disk: fetched and converted, with progress on standard error. Raises ModelLoadError."""
+    from engine.loading.progress import ProgressBars  # noqa: PLC0415 - the parent needs none of it
+    from engine.loading.resolve import resolve_model  # noqa: PLC0415 - imports torch
+
+    return resolve_model(
+        config.model, cache_dir=config.cache_dir, load_format=config.load_format, progress=ProgressBars()
+    )
 
 
 def load_tokens(files: ModelFiles) -> TokenTrie:

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from decoding.errors import EspalierError, ModelLoadError, UnavailableError
 from engine.config import ModelCard
+from engine.loading.files import ModelFiles
 from engine.stats import EngineStats
 from grammars.matching.trie import TokenTrie
 from service.engine_messages import (
@@ -29,6 +30,7 @@ from service.engine_messages import (
     Command,
     DefineGrammar,
     DropGrammar,
+    Found,
     Ping,
     Ready,
     Report,
@@ -46,7 +48,7 @@ CLOSE_S = 5.0
 
 
 class EngineClient:
-    """One engine in a process of its own. Made by `start` on one event loop; `tokens`, then `ready`; `close`."""
+    """One engine in a process of its own: `start`, await `files`, `tokens`, `ready`, then `submit`, at last `close`."""
 
     def __init__(self, process: SpawnProcess, connection: Connection, *, stall_s: float) -> None:
         self._process = process
@@ -54,6 +56,7 @@ class EngineClient:
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, EventStream] = {}
         self._outbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._files: asyncio.Future[ModelFiles] = self._loop.create_future()
         self._tokens: asyncio.Future[TokenTrie] = self._loop.create_future()
         self._ready: asyncio.Future[ModelCard] = self._loop.create_future()
         self._failure: asyncio.Future[str] = self._loop.create_future()
@@ -72,6 +75,10 @@ class EngineClient:
         given up and killed.
         """
         return cls(*await asyncio.to_thread(_spawn, setup), stall_s=stall_s)
+
+    async def files(self) -> ModelFiles:
+        """Wait until the model is on disk. Raises ModelLoadError."""
+        return await asyncio.shield(self._files)
 
     async def tokens(self) -> TokenTrie:
         """Wait until the tokenizer is read; its tokens. Raises ModelLoadError."""
@@ -128,11 +135,12 @@ class EngineClient:
         self._outbox.put(DropGrammar(key=key))
 
     async def close(self) -> None:
-        """End the process: kindly, then by force. Idempotent."""
+        """End the process: one that loads by force, one that serves kindly at first. Idempotent."""
         for task in self._tasks:
             task.cancel()
-        self._outbox.put(Shutdown())
-        await asyncio.to_thread(self._process.join, CLOSE_S)
+        if self._ready.done():
+            self._outbox.put(Shutdown())
+            await asyncio.to_thread(self._process.join, CLOSE_S)
         self.kill()
         await asyncio.to_thread(self._process.join)
         self._outbox.put(None)
@@ -158,6 +166,8 @@ class EngineClient:
 
     def _take(self, answer: Answer) -> None:
         match answer:
+            case Found():
+                self._files.set_result(answer.files)
             case Tokens():
                 self._tokens.set_result(answer.trie)
             case Ready():
@@ -202,10 +212,10 @@ class EngineClient:
         self._streams.clear()
 
     def _fail_to_start(self, error: EspalierError) -> None:
-        for future in (self._tokens, self._ready):
+        for future in (self._files, self._tokens, self._ready):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # so that nobody has to ask for both
+                future.exception()  # so that nobody has to ask for all of them
 
     def _death(self) -> UnavailableError:
         return UnavailableError(f"the engine is dead ({self._failure.result()}); retry when the server was restarted")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from decoding.errors import EspalierError
 from engine.config import ModelCard
+from engine.loading.files import ModelFiles
 from engine.request import GenerationRequest, TokenEvent
 from engine.stats import EngineStats
 from grammars.matching.trie import TokenTrie
@@ -67,15 +68,22 @@ Command = Submit | Abort | DefineGrammar | DropGrammar | Ping | Shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The first answer: the model is on disk."""
+
+    files: ModelFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """The first answer: the tokens of the model."""
+    """The second answer: the tokens of the model."""
 
     trie: TokenTrie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The engine is built."""
+    """The third answer: the engine is built."""
 
     card: ModelCard
 
@@ -102,4 +110,4 @@ class Report:
     stats: EngineStats
 
 
-Answer = Tokens | Ready | BuildFailed | Report
+Answer = Found | Tokens | Ready | BuildFailed | Report

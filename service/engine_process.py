@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from decoding.errors import EspalierError, ModelLoadError
+from engine.loading.files import ModelFiles
 from grammars.compiling.messages import shared_objects, unpack
 from grammars.matching.trie import TokenTrie
 from grammars.protocol import Grammar
 from service.engine_loop import Engine, EngineLoop, Instruction, LoadedGrammar
-from service.engine_messages import BuildFailed, Command, DefineGrammar, Ready, Tokens
+from service.engine_messages import BuildFailed, Command, DefineGrammar, Found, Ready, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +31,15 @@ class EngineSetup:
     """What the process is started with; picklable, and nothing of it needs torch in the parent.
 
     Attributes:
-        load_tokens: reads the tokenizer; called first, so that the parent can go on with it.
-        build: makes the engine for these tokens.
-        configure_logging: called before both.
+        find: has the model on disk.
+        load_tokens: reads its tokenizer, so that the parent can go on with it.
+        build: makes the engine.
+        configure_logging: called before the others, which are called in this order.
     """
 
-    load_tokens: Callable[[], TokenTrie]
-    build: Callable[[TokenTrie], Engine]
+    find: Callable[[], ModelFiles]
+    load_tokens: Callable[[ModelFiles], TokenTrie]
+    build: Callable[[ModelFiles, TokenTrie], Engine]
     configure_logging: Callable[[], None]
 
 
@@ -50,10 +53,12 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
     shared: list[object] = []
     threading.Thread(target=_read, args=(connection, shared, inbox), name="commands", daemon=True).start()
     try:
-        trie = setup.load_tokens()
+        files = setup.find()
+        connection.send(Found(files=files))
+        trie = setup.load_tokens(files)
         shared += shared_objects(trie)
         connection.send(Tokens(trie=trie))
-        engine = setup.build(trie)
+        engine = setup.build(files, trie)
     except EspalierError as error:
         connection.send(BuildFailed(error=error))
         return

@@ -14,9 +14,6 @@ from contextlib import AsyncExitStack, contextmanager
 from prometheus_client import start_http_server
 
 from decoding.params import SamplingParams
-from engine.loading.files import ModelFiles
-from engine.loading.progress import ProgressBars
-from engine.loading.resolve import resolve_model
 from engine.request import GenerationRequest
 from grammars.compiling.pool import CompilePool
 from service import engine_build
@@ -36,35 +33,29 @@ Announce = Callable[[str], None]
 METRICS_HOST = "127.0.0.1"
 
 
-async def load_model(settings: ServerSettings, stack: AsyncExitStack, announce: Announce) -> ServingModel:
-    """Load, start, warm up; each phase is announced with its seconds.
+def engine_setup(settings: ServerSettings) -> EngineSetup:
+    """What the engine's process needs to know."""
+    config = settings.engine
+    return EngineSetup(
+        find=functools.partial(engine_build.find, config),
+        load_tokens=engine_build.load_tokens,
+        build=functools.partial(engine_build.build, config),
+        configure_logging=functools.partial(configure_logging, settings.log_level, settings.log_format),
+    )
+
+
+async def load_model(
+    settings: ServerSettings, setup: EngineSetup, stack: AsyncExitStack, announce: Announce
+) -> ServingModel:
+    """Start, load, warm up; each phase is announced with its seconds.
 
     Raises ModelLoadError, AddressError for the metrics port, UnavailableError where the compiler does not start.
     """
-    config = settings.engine
     with _phase("model files", announce):
-        files = await asyncio.to_thread(
-            resolve_model,
-            config.model,
-            cache_dir=config.cache_dir,
-            load_format=config.load_format,
-            progress=ProgressBars(),
-        )
-    setup = EngineSetup(
-        load_tokens=functools.partial(engine_build.load_tokens, files),
-        build=functools.partial(engine_build.build, config, files),
-        configure_logging=functools.partial(configure_logging, settings.log_level, settings.log_format),
-    )
-    return await start_model(settings, files, setup, stack, announce)
-
-
-async def start_model(
-    settings: ServerSettings, files: ModelFiles, setup: EngineSetup, stack: AsyncExitStack, announce: Announce
-) -> ServingModel:
-    """The phases after the files are there: tokenizer, constraint compiler, engine."""
-    with _phase("tokenizer", announce):
         engine = await EngineClient.start(setup, stall_s=settings.stall_seconds)
         stack.push_async_callback(engine.close)
+        files = await engine.files()
+    with _phase("tokenizer", announce):
         tokenizer = await asyncio.to_thread(PromptTokenizer, files)
         stack.callback(tokenizer.close)
         trie = await engine.tokens()

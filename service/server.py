@@ -18,13 +18,14 @@ from contextlib import AsyncExitStack, suppress
 
 from decoding.errors import UnavailableError
 from service.grpc_server import make_server
-from service.loading import Announce, load_model
+from service.loading import Announce, engine_setup, load_model
 from service.readiness import Readiness, State
 from service.serving_model import ServingModel
 from service.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
+LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
 ENGINE_DIED = 3
 """Exit code."""
 STATUS_SECONDS = 5.0
@@ -42,14 +43,19 @@ async def serve(settings: ServerSettings, announce: Announce) -> int:
     await readiness.enter(State.STARTING)
     server, address = make_server(settings, readiness)
     await server.start()
+    announce(f"listening on {address}")
+    if not address.startswith(LOOPBACK):
+        log.warning("listening beyond this machine without authentication", extra={"address": address})
     stopping = _on_signals()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop, CLOSE_SECONDS)
-        loading = asyncio.create_task(load_model(settings, stack, announce))
+        loading = asyncio.create_task(load_model(settings, engine_setup(settings), stack, announce))
         await _first(loading, stopping)
         if not loading.done():
             announce("stopped while loading")
-            os._exit(0)  # a download in a thread would hold up every kinder way out; the children end with us
+            loading.cancel()
+            await asyncio.wait([loading])
+            return 0
         model = loading.result()
         await readiness.enter(State.SERVING, model)
         announce(f"ready on {address} with {model.card.name}")

@@ -20,7 +20,7 @@ from grammars.vocabulary import load_vocabulary
 from service.engine_client import EngineClient
 from service.engine_process import EngineSetup
 from service.grpc_server import make_server
-from service.loading import start_model
+from service.loading import load_model
 from service.readiness import Readiness, State
 from service.serving_model import ServingModel
 from service.settings import ServerSettings
@@ -46,14 +46,17 @@ def trie(model_files) -> TokenTrie:
 
 
 @pytest.fixture(scope="session")
-def engine_setup(trie) -> Callable[..., EngineSetup]:
-    """Factory: ``engine_setup(build=None, **arguments of FakeEngine)``."""
+def engine_setup(trie, model_files) -> Callable[..., EngineSetup]:
+    """Factory: ``engine_setup(build=None, files=None, **arguments of FakeEngine)``."""
 
-    def make(build=None, **options) -> EngineSetup:
+    def make(build=None, files=None, **options) -> EngineSetup:
         build = build or functools.partial(fake_engine.build, **options)
         configure = functools.partial(logging.basicConfig, level=logging.INFO)
         return EngineSetup(
-            load_tokens=functools.partial(fake_engine.same, trie), build=build, configure_logging=configure
+            find=functools.partial(fake_engine.same, files or model_files),
+            load_tokens=functools.partial(fake_engine.same, trie),
+            build=build,
+            configure_logging=configure,
         )
 
     return make
@@ -96,7 +99,7 @@ class RunningServer:
 
 
 @pytest.fixture(scope="session")
-def run_server(engine_setup, model_files) -> Callable[..., contextlib.AbstractAsyncContextManager[RunningServer]]:
+def run_server(engine_setup) -> Callable[..., contextlib.AbstractAsyncContextManager[RunningServer]]:
     """Factory of contexts: ``async with run_server(limits=..., files=..., engine={...}) as server``."""
 
     @contextlib.asynccontextmanager
@@ -109,8 +112,8 @@ def run_server(engine_setup, model_files) -> Callable[..., contextlib.AbstractAs
         await server.start()
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(server.stop, 0.2)
-            setup = engine_setup(**(engine or {}))
-            model = await start_model(settings, files or model_files, setup, stack, lambda line: None)
+            setup = engine_setup(files=files, **(engine or {}))
+            model = await load_model(settings, setup, stack, lambda line: None)
             await readiness.enter(State.SERVING, model)
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=channel_options))
             yield RunningServer(

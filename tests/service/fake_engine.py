@@ -152,17 +152,17 @@ class FakeEngine:
         return Finish(reason=reason, constraint_complete=complete, usage=usage)
 
 
-def same(value):
+def same(value, *_ignored):
     return value
 
 
-def build(trie, **options) -> FakeEngine:
+def build(files, trie, **options) -> FakeEngine:
     return FakeEngine(vocab_size=trie.vocabulary.size, **options)
 
 
-def broken_build(error: Exception, trie) -> FakeEngine:
+def broken_build(error: Exception, files, trie) -> FakeEngine:
     raise error
 
 
-def deadly_build(trie) -> FakeEngine:
+def deadly_build(files, trie) -> FakeEngine:
     os._exit(7)

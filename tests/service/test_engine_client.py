@@ -51,8 +51,9 @@ async def test_events_of_every_sample_arrive_in_order_and_end_with_a_finish(star
         assert [event.finish is not None for event in own] == [False, False, False, True]
 
 
-async def test_the_tokens_come_before_the_engine(start_engine, trie):
+async def test_files_and_tokens_come_before_the_engine(start_engine, trie, model_files):
     client = await start_engine()
+    assert await client.files() == model_files
     assert (await client.tokens()).vocabulary.fingerprint == trie.vocabulary.fingerprint
 
 
@@ -207,6 +208,7 @@ def test_the_engine_dies_with_its_parent_even_in_the_middle_of_a_step(tmp_path, 
         async def main():
             trie = pickle.loads(Path(sys.argv[1]).read_bytes())
             setup = EngineSetup(
+                find=functools.partial(fake_engine.same, None),
                 load_tokens=functools.partial(fake_engine.same, trie),
                 build=fake_engine.build,
                 configure_logging=logging.basicConfig,

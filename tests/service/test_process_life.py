@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+from pathlib import Path
 
 import grpc
 import psutil
@@ -135,7 +136,16 @@ def test_start_up_is_told_phase_by_phase_on_standard_output(serve):
             "constraint compiler",
             "engine",
         }
+        libraries = [Path(f"/proc/{pid}/maps").read_text() for pid in (server.engine.pid, server.process.pid)]
+        assert ["libtorch" in maps for maps in libraries] == [True, False]  # the server's process does without
         assert server.lines[-1] == f"ready on {server.address} with {server.lines[-1].split()[-1]}"
+
+
+def test_listening_beyond_the_machine_is_warned_of(serve):
+    with serve("--address", "0.0.0.0:0", "--model", "/no/such/model") as server:
+        assert any("without authentication" in line for line in end_of(server)[1].splitlines())
+    with serve("--model", "/no/such/model") as server:
+        assert "without authentication" not in end_of(server)[1]
 
 
 def end_of(server):
