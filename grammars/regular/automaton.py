@@ -89,11 +89,11 @@ class Automaton:
         return tuple(sorted(terms.args[m][0] for m in members if terms.kind[m] == k.TAG and terms.accepts(m)))
 
     def moves(self, state: int) -> Moves:
-        """Every state that one more byte leads to, with those bytes in an array: `row` without its gaps.
+        """Every state that one more byte leads to, and those bytes as an array: `row` without its gaps.
 
         Raises:
-            GrammarStateError: the moves take more work than `limits.row_work` (the automaton stays usable), or there are
-                more states than `limits.max_states`.
+            GrammarStateError: the moves take more work than `limits.row_work` (the automaton stays usable), or there
+                are more states than `limits.max_states`.
         """
         moves = self._moves[state]
         if moves is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from grammars.regular import kinds as k
 from grammars.regular.json_escapes import JsonEscapes
 from grammars.regular.kinds import EMPTY, EPSILON, INFINITE
+from grammars.regular.look_behind import LookBehinds
 from grammars.regular.machine import Machine
 from grammars.regular.terms import Terms
 
@@ -27,7 +28,7 @@ class Derivatives:
         self._machines = machines
         self._arcs: dict[int, Arcs] = {}
         self._steps: dict[int, Arcs] = {}
-        self._behinds: dict[int, frozenset[int]] = {}
+        self._look_behinds = LookBehinds(terms)
         self._json = JsonEscapes(terms, self.step)
         self._by_kind: list[Callable[[int], Arcs]] = [self._none] * k.KINDS
         self._by_kind[k.CHARS] = self._chars
@@ -47,7 +48,7 @@ class Derivatives:
             return self.arcs(term)
         found = self._steps.get(term)
         if found is None:
-            found = self._steps[term] = self._shift(self.arcs(term), self.behinds(term))
+            found = self._steps[term] = self._shift(self.arcs(term), self._look_behinds.within(term))
         return found
 
     def arcs(self, term: int) -> Arcs:
@@ -219,31 +220,6 @@ class Derivatives:
         ]
         return self._join([parts])
 
-    def behinds(self, term: int) -> frozenset[int]:
-        """The BEHIND terms inside a term, not those inside another one's language or scope."""
-        found = self._behinds.get(term)
-        if found is None:
-            terms = self.terms
-            kind, args = terms.kind[term], terms.args[term]
-            if not terms.open[term]:
-                found = frozenset()
-            elif kind == k.BEHIND:
-                found = frozenset([term])
-            elif kind == k.CAT:
-                found = self._behinds_of_list(term)
-            else:
-                found = frozenset().union(*map(self.behinds, args[:1] if kind == k.REP else args))
-            self._behinds[term] = found
-        return found
-
-    def _behinds_of_list(self, term: int) -> frozenset[int]:
-        terms = self.terms
-        found: frozenset[int] = frozenset()
-        while terms.kind[term] == k.CAT:
-            head, term = terms.args[term]
-            found |= self.behinds(head)
-        return found | self.behinds(term)
-
     def _shift(self, arcs: Arcs, behinds: frozenset[int]) -> Arcs:
         """Move the languages of the BEHIND terms over the character, too."""
         terms = self.terms
@@ -260,34 +236,7 @@ class Derivatives:
                 for moved, rest in moves
                 if guard & moved
             ]
-        return self._join([[(guard, self._rename(target, renamed)) for guard, target, renamed in parts]])
-
-    def _rename(self, term: int, renamed: dict[int, int]) -> int:
-        terms = self.terms
-        if term in renamed:
-            return renamed[term]
-        if not self.behinds(term):
-            return term
-        kind, args = terms.kind[term], terms.args[term]
-        if kind == k.CAT:
-            return self._rename_list(term, renamed)
-        if kind == k.REP:
-            return terms.repeat(self._rename(args[0], renamed), args[1], args[2])
-        inner = [self._rename(m, renamed) for m in args]
-        if kind in (k.OR, k.AND):
-            return terms.union(inner) if kind == k.OR else terms.intersection(inner)
-        return terms.complement(inner[0]) if kind == k.NOT else terms.ahead(inner[0])
-
-    def _rename_list(self, term: int, renamed: dict[int, int]) -> int:
-        terms = self.terms
-        heads = []
-        while terms.kind[term] == k.CAT:
-            head, term = terms.args[term]
-            heads.append(self._rename(head, renamed))
-        term = self._rename(term, renamed)
-        for head in reversed(heads):
-            term = terms.cat(head, term)
-        return term
+        return self._join([[(guard, self._look_behinds.rename(target, renamed)) for guard, target, renamed in parts]])
 
 
 def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:

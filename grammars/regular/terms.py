@@ -80,7 +80,7 @@ class Terms:
         return self._intern(CHARS, (guard,), (EMPTY, 1, 1, False, True)) if guard else EMPTY
 
     def cat(self, head: int, tail: int) -> int:
-        """Concatenation as a right-nested list; a union at the head is multiplied out, so that its members can meet others."""
+        """Concatenation, right-nested; a union at the head is multiplied out so that its members meet others."""
         kind = self.kind
         if head == EPSILON or tail == EMPTY:
             return tail
