@@ -1,23 +1,44 @@
 """Mask rows: one per configuration, shared by all samples, less what a sample's memory forbids.
 
+A row is put together from what is live *above* the stack, which depends on the state alone and is shared by every
+configuration with it, and what is live after the stack is popped.
+
 Invariant: rows handed out are immutable, and equal rows are one object while they are cached.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow, num_words
-from grammars.matching.automaton import Configuration, PushdownAutomaton
-from grammars.matching.memory import WordMemory
-from grammars.matching.walk import REMEMBERED
+from grammars.matching.automaton import Configuration, PushdownAutomaton, whole_trie
+from grammars.matching.memory import Event, Happening, WordMemory
+from grammars.matching.rows import freeze
+from grammars.matching.tables import NO_OUTCOME
+from grammars.matching.walk import Bits, Ints
+from grammars.matching.words import count_words
 
 MAX_CACHED_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Above:
+    """What is live from a state without looking below the base of its stack.
+
+    Attributes:
+        bits: the tokens.
+        exits: the ranges of the trie that go on below the base.
+        whole: tokens that hold a whole remembered word.
+    """
+
+    bits: Bits
+    exits: Ints
+    whole: tuple[int, ...]
 
 
 class _SharedRow(NamedTuple):
@@ -40,14 +61,15 @@ class Masks:
     def __init__(self, automaton: PushdownAutomaton) -> None:
         self._automaton = automaton
         self._vocabulary = automaton.trie.vocabulary
+        self._above: OrderedDict[int, _Above] = OrderedDict()
         self._shared: OrderedDict[Configuration, _SharedRow] = OrderedDict()
         self._by_bits: dict[bytes, MaskRow] = {}
-        self._legal = np.zeros(num_words(self._vocabulary.size) * 32, dtype=np.uint8)
 
     @property
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
-        return sum(row.bits_W.nbytes for row in self._by_bits.values())
+        rows = sum(row.bits_W.nbytes for row in self._by_bits.values())
+        return rows + sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
 
     @property
     def first(self) -> FirstRow | None:
@@ -57,7 +79,7 @@ class Masks:
 
     def adopt(self, first: FirstRow) -> None:
         """Take over the row at the start from an equal grammar's masks."""
-        row = self._frozen(np.frombuffer(first.words, dtype=np.uint8))
+        row = self._frozen(np.frombuffer(first.words, dtype=np.uint32))
         self._shared[self._automaton.start] = _SharedRow(row, first.whole)
 
     def row(self, configuration: Configuration, memory: WordMemory) -> MaskRow:
@@ -81,36 +103,54 @@ class Masks:
             return False
         used = memory.words_above(memory.partial_parent)
         begun = sum(word.startswith(memory.partial) for word in used)
-        return bool(begun) and self._automaton.count_words(configuration.state, begun) <= begun
+        return bool(begun) and count_words(self._automaton, configuration.state, begun) <= begun
 
     def _computed(self, configuration: Configuration) -> _SharedRow:
-        legal = self._legal
-        legal[:] = 0
-        self._automaton.mark(configuration, legal)
-        if self._automaton.is_accepting(configuration):
-            legal[list(self._vocabulary.eos_ids)] = 1
-        row = self._frozen(np.packbits(legal != 0, bitorder="little"))
-        return _SharedRow(row, tuple(np.flatnonzero(legal == 2).tolist()))
+        automaton = self._automaton
+        above = self._above_stack(configuration.state)
+        bits, whole = above.bits, above.whole
+        if len(above.exits):
+            bits = bits.copy()
+            live = automaton.walk(self._below(configuration.stack, above.exits), bits)
+            whole += live.whole
+        if automaton.final(configuration.state) != NO_OUTCOME and automaton.is_accepting(configuration):
+            bits = bits.copy() if bits is above.bits else bits
+            for token in self._vocabulary.eos_ids:
+                bits[token >> 5] |= np.uint32(1 << (token & 31))
+        return _SharedRow(self._frozen(bits), whole)
 
-    def _frozen(self, bits: npt.NDArray[np.uint8]) -> MaskRow:
+    def _above_stack(self, state: int) -> _Above:
+        above = self._above.get(state)
+        if above is None:
+            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
+            live = self._automaton.walk(whole_trie(self._automaton.trie, state), bits)
+            above = self._above[state] = _Above(bits=bits, exits=live.exits, whole=live.whole)
+            if len(self._above) > MAX_CACHED_ROWS:
+                self._above.popitem(last=False)
+        return above
+
+    def _below(self, stack: int, exits: Ints) -> Ints:
+        """The ranges of ``exits`` with the configurations that they go on in."""
+        ranges = exits.copy()
+        outcomes = exits[:, 5]
+        for outcome in set(outcomes.tolist()):
+            ranges[outcomes == outcome, 2:4] = self._automaton.popped(stack, outcome)
+        return ranges
+
+    def _frozen(self, bits: Bits) -> MaskRow:
         key = bits.tobytes()
         row = self._by_bits.get(key)
         if row is None:
-            try:
-                row = MaskRow.from_bits(bits.view(np.int32), self._vocabulary.size)
-            except ValueError as error:
-                raise GrammarStateError("no token of the vocabulary spells what the constraint needs next") from error
-            self._by_bits[key] = row
+            row = self._by_bits[key] = freeze(bits, self._vocabulary.size)
         return row
 
     def _without(self, row: MaskRow, tokens: set[int]) -> MaskRow:
-        bits = row.bits_W.copy()
+        bits = row.bits_W.view(np.uint32).copy()
         for token in tokens:
-            bits[token >> 5] &= ~np.int32(1 << (token & 31)) if token & 31 < 31 else np.int32(0x7FFFFFFF)
-        try:
-            return MaskRow.from_bits(bits, self._vocabulary.size)
-        except ValueError as error:
-            raise GrammarStateError("every key that may come next was used before") from error
+            bits[token >> 5] &= ~np.uint32(1 << (token & 31))
+        if not bits.any():
+            raise GrammarStateError("every key that may come next was used before")
+        return freeze(bits, self._vocabulary.size)
 
     def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[int, ...]) -> set[int]:
         """The tokens by which a word comes again, or can only come again."""
@@ -122,10 +162,11 @@ class Masks:
                     repeated.update(self._towards(configuration, memory.partial, word, used))
         for token in whole:
             text = self._vocabulary.tokens[token]
-            step = self._automaton.follow(configuration, text)
-            assert step is not None
-            after = memory.after(text, step.events, step.interned)
-            if after is None or self.is_exhausted(step.configuration, after):
+            events: list[Event] = []
+            after = self._automaton.read(configuration, text, events)
+            assert after is not None
+            then = memory.after(text, events)
+            if then is None or self.is_exhausted(after, then):
                 repeated.add(token)
         return repeated
 
@@ -134,16 +175,17 @@ class Masks:
         automaton, trie = self._automaton, self._automaton.trie
         rest = word[len(partial) :]
         for position in range(len(rest)):
-            step = automaton.follow(configuration, rest[position : position + 1])
-            assert step is not None
-            configuration = step.configuration
+            after = automaton.read(configuration, rest[position : position + 1], [])
+            assert after is not None
+            configuration = after
             start = partial + rest[: position + 1]
             begun = sum(other.startswith(start) for other in used)
-            if automaton.count_words(configuration.state, begun) <= begun:
+            if count_words(automaton, configuration.state, begun) <= begun:
                 return trie.tokens_from(rest[: position + 1])
         ends = []
         for byte in automaton.live_bytes(configuration):
-            step = automaton.follow(configuration, bytes((byte,)))
-            if step is not None and any(kind == REMEMBERED for kind, *_ in step.events):
+            events: list[Event] = []
+            automaton.read(configuration, bytes((byte,)), events)
+            if any(event.kind is Happening.REMEMBERED for event in events):
                 ends += trie.tokens_from(rest + bytes((byte,)))
         return ends

@@ -11,7 +11,7 @@ from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
 from grammars.matching.automaton import Configuration, PushdownAutomaton
 from grammars.matching.masks import Masks
-from grammars.matching.memory import EMPTY_MEMORY, WordMemory
+from grammars.matching.memory import EMPTY_MEMORY, Event, WordMemory
 
 MAX_CANDIDATES = 4
 """More live bytes than this are a choice, whatever the memory forbids among them."""
@@ -127,13 +127,25 @@ class PushdownMatcher:
         return after
 
     def _read(self, position: Position, text: bytes) -> Position | None:
-        step = self._automaton.follow(position.configuration, text)
-        if step is None:
+        (state, stack), memory = position
+        flat = self._automaton.tables.flat
+        for byte in text:
+            code = flat[state << 8 | byte]
+            if code <= 0:
+                break
+            state = code
+        else:  # the stack did not change
+            if memory.partial is None:
+                return Position(Configuration(state, stack), memory)
+            return self._checked(Configuration(state, stack), memory.after(text, []))
+        events: list[Event] = []
+        after = self._automaton.read(position.configuration, text, events)
+        return None if after is None else self._checked(after, memory.after(text, events))
+
+    def _checked(self, configuration: Configuration, memory: WordMemory | None) -> Position | None:
+        if memory is None or self._masks.is_exhausted(configuration, memory):
             return None
-        memory = position.memory.after(text, step.events, step.interned)
-        if memory is None or self._masks.is_exhausted(step.configuration, memory):
-            return None
-        return Position(step.configuration, memory)
+        return Position(configuration, memory)
 
     def _check(self) -> None:
         if self._error is not None:

@@ -6,12 +6,36 @@ every sample carries it along. Invariant: a memory never changes; `after` makes 
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from grammars.matching.walk import PUSHED, REMEMBERED
 
-Event = list[int]
-"""As `walk.EVENT_FIELDS` says."""
+class Happening(enum.Enum):
+    """What happened to a stack."""
+
+    PUSHED = enum.auto()
+    """A handler that remembers words was pushed: a word begins with the next byte."""
+    REMEMBERED = enum.auto()
+    """Such a handler was popped with an outcome that remembers its word; the byte read is not part of it."""
+    POPPED = enum.auto()
+    """Any other pop."""
+
+
+class Event(NamedTuple):
+    """A change of the stack while some bytes were read.
+
+    Attributes:
+        kind: what happened.
+        node: the stack pushed, or popped from.
+        parent: the stack below it.
+        position: index of the byte that did it.
+    """
+
+    kind: Happening
+    node: int
+    parent: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,40 +61,27 @@ class WordMemory:
                 return words
         return frozenset()
 
-    def after(self, text: bytes, events: list[Event], interned: dict[int, int]) -> WordMemory | None:
-        """The memory after ``text``, during which ``events`` came; None where a word came again.
-
-        ``interned`` renames stack nodes that were made on the way.
-        """
-        if not events:
-            if self.partial is None:
-                return self
-            return self._with(self.frames, self.partial + text, self.partial_node, self.partial_parent)
+    def after(self, text: bytes, events: list[Event]) -> WordMemory | None:
+        """The memory after ``text``, during which ``events`` came; None where a word came again."""
         frames = list(self.frames)
         prefix, begin = self.partial, 0
         node, parent = self.partial_node, self.partial_parent
-        for kind, event_node, event_parent, position in events:
-            if kind == PUSHED:
-                prefix, begin, node, parent = b"", position + 1, event_node, event_parent
-            elif kind == REMEMBERED:
+        for event in events:
+            if event.kind is Happening.PUSHED:
+                prefix, begin, node, parent = b"", event.position + 1, event.node, event.parent
+            elif event.kind is Happening.REMEMBERED:
                 assert prefix is not None
-                word = prefix + text[begin:position]
-                if not _remember(frames, event_parent, word):
+                if not _remember(frames, event.parent, prefix + text[begin : event.position]):
                     return None
                 prefix = None
             else:
-                if event_node == node:
+                if event.node == node:
                     prefix = None
-                while frames and frames[-1][0] == event_node:
+                while frames and frames[-1][0] == event.node:
                     frames.pop()
-        renamed = tuple((interned.get(frame, frame), words) for frame, words in frames)
         if prefix is None:
-            return WordMemory(frames=renamed) if renamed else EMPTY_MEMORY
-        return self._with(renamed, prefix + text[begin:], interned.get(node, node), interned.get(parent, parent))
-
-    @staticmethod
-    def _with(frames: tuple[tuple[int, frozenset[bytes]], ...], partial: bytes, node: int, parent: int) -> WordMemory:
-        return WordMemory(frames=frames, partial=partial, partial_node=node, partial_parent=parent)
+            return WordMemory(frames=tuple(frames)) if frames else EMPTY_MEMORY
+        return WordMemory(frames=tuple(frames), partial=prefix + text[begin:], partial_node=node, partial_parent=parent)
 
 
 def _remember(frames: list[tuple[int, frozenset[bytes]]], node: int, word: bytes) -> bool:

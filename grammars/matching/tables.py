@@ -63,20 +63,33 @@ class Tables:
         self.remembered: npt.NDArray[np.int32] = np.zeros(64, dtype=np.int32)
         self.num_handlers = 1
         self.resolved: npt.NDArray[np.int32] = np.full(256, UNRESOLVED, dtype=np.int32)
+        self.flat = _flat(self.rows)
+        """The rows one after another, for reading single codes from Python: ``flat[state << 8 | byte]``."""
+        self.action_of: list[tuple[int, int, int]] = [(0, 0, 0)]
+        """The actions, for reading single ones from Python."""
+        self.remembered_of = [0]
+        """How many outcomes of each handler are remembered, for the same."""
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
 
     @property
+    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """The arrays as `walk` takes them. They are replaced by larger ones as the tables grow."""
+        return (
+            self.rows, self.expanded, self.final, self.actions, self.first_out, self.resolved, self.remembered,
+        )  # fmt: skip
+
+    @property
     def num_bytes(self) -> int:
         """Memory of the tables."""
-        arrays = (self.rows, self.expanded, self.final, self.actions, self.first_out, self.resolved)
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in self.arrays)
 
     def add_state(self) -> int:
         """A new state without a row."""
         state = self.num_states
         if state == len(self.rows):
             self.rows = _grown(self.rows, 0)
+            self.flat = _flat(self.rows)
             self.expanded = _grown(self.expanded, 0)
             self.final = _grown(self.final, NO_OUTCOME)
         self.num_states += 1
@@ -116,6 +129,7 @@ class Tables:
             self.remembered = _grown(self.remembered, 0)
         self.first_out[handler] = self._num_resolved
         self.remembered[handler] = num_remembered
+        self.remembered_of.append(num_remembered)
         self.num_handlers += 1
         self._num_resolved += num_outcomes
         while self._num_resolved > len(self.resolved):
@@ -130,8 +144,13 @@ class Tables:
             if action == len(self.actions):
                 self.actions = _grown(self.actions, 0)
             self.actions[action] = key
+            self.action_of.append(key)
             self.num_actions += 1
         return action
+
+
+def _flat(rows: npt.NDArray[np.int32]) -> memoryview:
+    return rows.data.cast("B").cast("i")
 
 
 def _grown(array: npt.NDArray[ScalarT], fill: int) -> npt.NDArray[ScalarT]:

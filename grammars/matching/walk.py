@@ -1,10 +1,11 @@
-"""The compiled inner loops: one byte, one token, and the whole token trie.
+"""The compiled inner loop: which tokens are live, over a part of the token trie.
 
-A *configuration* is a state and a node of the stack forest (`Stacks`): node 0 is the empty stack, and every node has a
-handler and a parent below it. Pushes of a walk take fresh nodes past the interned ones.
+A *range* is a run of sibling subtrees of the trie with the state and stack in which they are to be read. Stacks are
+nodes of a forest (`Stacks`): node 0 is the *base*, below which this walk does not know the stack; every other node has
+a handler and a parent. Pushes of a walk take fresh nodes past the interned ones.
 
-Invariant: these functions only read the tables; where something is not known yet they report a *miss* and go on
-elsewhere, so that the caller can ask the source and resume at the same place.
+Invariant: this only reads the tables. Where a row or an outcome is missing, and where the base is popped, the range
+that remains is reported, and the walk goes on elsewhere.
 """
 
 from __future__ import annotations
@@ -16,171 +17,165 @@ import numpy.typing as npt
 from numba import njit
 
 Ints: TypeAlias = npt.NDArray[np.int32]
+Bits: TypeAlias = npt.NDArray[np.uint32]
 Arrays: TypeAlias = tuple[npt.NDArray[np.generic], ...]
 
-DEAD = 0
+BASE = 0
 MISSING_ROW = -1
-MISSING_OUTCOME = -2
-MISS_FIELDS = 7
-"""Columns of a miss: first node, end node, state, stack, what is missing as (state, -1) or (handler, outcome), and
-whether a whole remembered word was read before it."""
-POPPED = 0
-PUSHED = 1
-REMEMBERED = 2
-EVENT_FIELDS = 4
-"""Columns of an event: what happened (one of the three above), the stack node, its parent, the byte's position."""
+RANGE_FIELDS = 7
+"""Columns of a range: first node, end node, state, stack, whether a whole remembered word was read on the way; then, of
+a miss, what is missing, as (state, MISSING_ROW) or (handler, outcome); of an exit, the outcome by which the base was
+popped."""
+NUM_COUNTS = 4
+"""Columns of counts: misses, exits and whole-word tokens written so far, and the next fresh stack node."""
+
+_BEGIN, _END, _STATE, _STACK, _WORD, _SUBJECT, _DETAIL = range(RANGE_FIELDS)
+_MISSES, _EXITS, _WHOLE, _TOP = range(NUM_COUNTS)
+_READ, _DEAD, _MISSING, _LEFT, _LEFT_BEFORE = range(5)
+"""What became of a byte: read; illegal; unknown yet; the base was popped by it, or before it."""
 
 
 @njit(cache=True, nogil=True)
-def _note(events: Ints, kind: int, node: int, parent: int) -> None:
-    count = events[0, 0] + 1
-    events[0, 0] = count
-    events[count, 0] = kind
-    events[count, 1] = node
-    events[count, 2] = parent
-    events[count, 3] = events[0, 1]
-
-
-@njit(cache=True, nogil=True)
-def step(  # noqa: C901, PLR0911, PLR0917 - one compiled function; numba takes no keywords
-    byte: int, state: int, stack: int, top: int, tables: Arrays, stacks: Arrays, events: Ints
-) -> tuple[int, int, int, int, int]:
-    """One byte. Returns (state, stack, top, a, b): state > 0 after the byte, 0 where dead, or a miss in (a, b).
-
-    A miss of a row returns MISSING_ROW, with the configuration to resume from in (a, b). A miss of an outcome returns
-    MISSING_OUTCOME, with (handler, outcome) in (a, b). Pops, and pushes of handlers that remember words, are appended
-    to ``events`` (`EVENT_FIELDS` columns; the number so far stands in ``events[0, 0]``, entries start at row 1).
-    """
+def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
+    byte: int, state: int, stack: int, word: int, top: int, first_scratch: int, tables: Arrays, stacks: Arrays
+) -> tuple[int, int, int, int, int, int, int]:
+    """Read a byte that is no plain transition: (fate, state, stack, word, top, and the last two columns of a range)."""
     rows, expanded, final, actions, first_out, resolved, remembered = tables
     handlers, parents = stacks
     while True:
-        if not expanded[state]:
-            return MISSING_ROW, stack, top, state, stack
         code = rows[state, byte]
         if code > 0:
-            return code, stack, top, 0, 0
-        if code < 0:
-            pushed = actions[-code, 0]
-            if pushed > 0:
-                handlers[top] = pushed
-                parents[top] = stack
-                if remembered[pushed] > 0:
-                    _note(events, PUSHED, top, stack)
-                return actions[-code, 1], top, top + 1, 0, 0
-            outcome = actions[-code, 2]
-        else:
-            outcome = final[state]
-            if outcome < 0:
-                return DEAD, stack, top, 0, 0
-        if stack == 0:
-            return DEAD, stack, top, 0, 0
+            return _READ, code, stack, word, top, 0, 0
+        if code == 0 and not expanded[state]:
+            return _MISSING, state, stack, word, top, state, MISSING_ROW
+        if code < 0 and actions[-code, 0] > 0:
+            handlers[top] = actions[-code, 0]
+            parents[top] = stack
+            return _READ, actions[-code, 1], top, word, top + 1, 0, 0
+        outcome = actions[-code, 2] if code < 0 else final[state]
+        if outcome < 0:
+            return _DEAD, 0, 0, 0, top, 0, 0
+        if stack == BASE:
+            return _LEFT if code < 0 else _LEFT_BEFORE, 0, BASE, word, top, outcome, 0
         handler = handlers[stack]
         entered = resolved[first_out[handler] + outcome]
         if entered < 0:
-            return MISSING_OUTCOME, stack, top, handler, outcome
-        _note(events, REMEMBERED if outcome < remembered[handler] else POPPED, stack, parents[stack])
-        state = entered
-        stack = parents[stack]
+            return _MISSING, state, stack, word, top, handler, outcome
+        if outcome < remembered[handler] and stack >= first_scratch:
+            word = 1
+        state, stack = entered, parents[stack]
         if code < 0:
-            return state, stack, top, 0, 0
+            return _READ, state, stack, word, top, 0, 0
 
 
 @njit(cache=True, nogil=True)
-def follow(  # noqa: PLR0917 - numba takes no keywords
-    text: npt.NDArray[np.uint8],
-    begin: int,
-    state: int,
-    stack: int,
-    top: int,
-    tables: Arrays,
-    stacks: Arrays,
-    events: Ints,
-) -> tuple[int, int, int, int, int, int, int]:
-    """The bytes of ``text`` from index ``begin`` on. Returns (status, position, state, stack, top, a, b).
-
-    status is 1 where all were read, else what `step` said of the byte at ``position``; (state, stack) is the
-    configuration to resume from there. Every event carries the position of the byte that caused it.
-    """
-    for position in range(begin, len(text)):
-        events[0, 1] = position
-        after, next_stack, top, a, b = step(text[position], state, stack, top, tables, stacks, events)
-        if after == MISSING_ROW:
-            return MISSING_ROW, position, a, b, top, a, MISSING_ROW
-        if after <= 0:
-            return after, position, state, stack, top, a, b
-        state, stack = after, next_stack
-    return 1, len(text), state, stack, top, 0, 0
+def _report(  # noqa: PLR0917 - numba takes no keywords
+    ranges: Ints, count: int, begin: int, end: int, state: int, stack: int, word: int, subject: int, detail: int
+) -> None:
+    ranges[count, _BEGIN], ranges[count, _END] = begin, end
+    ranges[count, _STATE], ranges[count, _STACK] = state, stack
+    ranges[count, _WORD], ranges[count, _SUBJECT], ranges[count, _DETAIL] = word, subject, detail
 
 
 @njit(cache=True, nogil=True)
-def walk(  # noqa: PLR0917 - numba takes no keywords
-    begin: int,
-    end: int,
-    state: int,
-    stack: int,
-    word: int,
-    top: int,
-    interned: int,
+def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no keywords
+    ranges: Ints,
+    num_ranges: int,
+    first_scratch: int,
     trie: Arrays,
     tables: Arrays,
     stacks: Arrays,
     path: tuple[Ints, ...],
-    legal: npt.NDArray[np.uint8],
+    bits: Bits,
     misses: Ints,
-    events: Ints,
-) -> tuple[int, int]:
-    """Set ``legal[token]`` for every live token among the trie nodes ``begin <= node < end``.
+    exits: Ints,
+    whole: Ints,
+    counts: Ints,
+) -> bool:
+    """Set the bit of every live token in the ranges; False where an output array lacks room (grow it and start again).
 
-    ``state`` and ``stack`` are the configuration above node ``begin``; ``word`` is 1 where a whole remembered word was
-    read on the way there; stack nodes from ``interned`` on were made on the way. ``legal`` becomes 1, or 2 for a token
-    that holds a whole remembered word (begun and ended in it). Returns (top, number of misses written); where
-    ``stacks`` or ``misses`` lack room it returns (-1, 0): make room and start again.
+    ``whole`` collects tokens that hold a whole remembered word, begun and ended in them; ``exits`` the ranges that go
+    on below the base. ``counts`` is read and written.
     """
     byte_N, depth_N, skip_N, first_N, tokens = trie
+    rows = tables[0]
     path_states, path_stacks, path_ends, path_words = path
-    if begin >= end:
-        return top, 0
-    base = depth_N[begin]
-    path_states[0] = state
-    path_stacks[0] = stack
-    path_ends[0] = end
-    path_words[0] = word
-    count = 0
-    node = begin
-    room = len(stacks[0]) - 1
-    while node < end:
-        level = depth_N[node] - base
-        here, here_stack = path_states[level], path_stacks[level]
-        events[0, 0] = 0
-        after, next_stack, top, a, b = step(byte_N[node], here, here_stack, top, tables, stacks, events)
-        if top >= room:
-            return -1, 0
-        if after > 0:
-            whole = path_words[level]
-            for event in range(1, events[0, 0] + 1):
-                if events[event, 0] == REMEMBERED and events[event, 1] >= interned:
-                    whole = 1
+    for number in range(num_ranges):
+        node, end = ranges[number, _BEGIN], ranges[number, _END]
+        if node >= end:
+            continue
+        base_depth = depth_N[node]
+        path_states[0], path_stacks[0] = ranges[number, _STATE], ranges[number, _STACK]
+        path_ends[0], path_words[0] = end, ranges[number, _WORD]
+        while node < end:
+            level = depth_N[node] - base_depth
+            here, stack, word = path_states[level], path_stacks[level], path_words[level]
+            state = rows[here, byte_N[node]]
+            fate = _READ
+            if state <= 0:
+                if (
+                    counts[_MISSES] == len(misses)
+                    or counts[_EXITS] == len(exits)
+                    or counts[_WHOLE] + first_N[node + 1] - first_N[node] > len(whole)
+                    or counts[_TOP] == len(stacks[0])
+                ):
+                    return False
+                fate, state, stack, word, counts[_TOP], subject, detail = _cross(
+                    byte_N[node], here, stack, word, counts[_TOP], first_scratch, tables, stacks
+                )
+                stop = skip_N[node]
+                if fate == _MISSING:
+                    if subject == here and detail == MISSING_ROW:
+                        stop = path_ends[level]
+                    _report(misses, counts[_MISSES], node, stop, state, stack, word, subject, detail)
+                    counts[_MISSES] += 1
+                if fate == _LEFT_BEFORE or (fate == _LEFT and node + 1 < stop):
+                    begin = node if fate == _LEFT_BEFORE else node + 1
+                    _report(exits, counts[_EXITS], begin, stop, 0, BASE, word, subject, detail)
+                    counts[_EXITS] += 1
+                if fate != _READ and fate != _LEFT:  # noqa: PLR1714 - numba
+                    node = stop
+                    continue
             for index in range(first_N[node], first_N[node + 1]):
-                legal[tokens[index]] = 1 + whole
-            path_states[level + 1] = after
-            path_stacks[level + 1] = next_stack
-            path_ends[level + 1] = skip_N[node]
-            path_words[level + 1] = whole
+                token = tokens[index]
+                bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+                if word:
+                    if counts[_WHOLE] == len(whole):
+                        return False
+                    whole[counts[_WHOLE]] = token
+                    counts[_WHOLE] += 1
+            if fate == _LEFT:
+                node = skip_N[node]
+                continue
+            path_states[level + 1], path_stacks[level + 1] = state, stack
+            path_ends[level + 1], path_words[level + 1] = skip_N[node], word
             node += 1
-        elif after == DEAD:
-            node = skip_N[node]
-        else:
-            if count >= len(misses):
-                return -1, 0
-            row_missing = after == MISSING_ROW and a == here
-            stop = path_ends[level] if row_missing else skip_N[node]
-            misses[count, 0] = node
-            misses[count, 1] = stop
-            misses[count, 2] = a if after == MISSING_ROW else here
-            misses[count, 3] = b if after == MISSING_ROW else here_stack
-            misses[count, 4] = a
-            misses[count, 5] = MISSING_ROW if after == MISSING_ROW else b
-            misses[count, 6] = path_words[level]
-            count += 1
-            node = stop
-    return top, count
+    return True
+
+
+@njit(cache=True, nogil=True)
+def count_bits(bits: Bits) -> int:
+    """How many bits are set."""
+    total = np.uint32(0)
+    for word in bits:
+        value = word - ((word >> np.uint32(1)) & np.uint32(0x55555555))
+        value = (value & np.uint32(0x33333333)) + ((value >> np.uint32(2)) & np.uint32(0x33333333))
+        value = (value + (value >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
+        total += np.uint32(value * np.uint32(0x01010101)) >> np.uint32(24)
+    return int(total)
+
+
+@njit(cache=True, nogil=True)
+def set_bits(bits: Bits, size: int, wanted: bool, out: npt.NDArray[np.int64]) -> None:
+    """The ids below ``size`` whose bit is ``wanted``, ascending, into ``out``, which has just the room."""
+    count = 0
+    flip = np.uint32(0) if wanted else np.uint32(0xFFFFFFFF)
+    for index in range(len(bits)):
+        word = bits[index] ^ flip
+        if word == 0:
+            continue
+        for bit in range(32):
+            token = 32 * index + bit
+            if (word >> np.uint32(bit)) & np.uint32(1) and token < size:
+                out[count] = token
+                count += 1

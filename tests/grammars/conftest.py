@@ -117,6 +117,6 @@ def _some_end(matcher: Any) -> list[int]:
             after = matcher._read(position, bytes((byte,)))
             if after is not None and after.configuration not in seen:
                 seen.add(after.configuration)
-                depth = automaton.stacks.depth(after.configuration.stack)
+                depth = automaton.stacks.depth_of[after.configuration.stack]
                 heapq.heappush(queue, (8 * depth + len(path), next(count), after, [*path, byte]))
     raise AssertionError("no end is near")
