@@ -193,7 +193,10 @@ class EngineClient:
         """Give the engine up where it makes no progress. A ping has even an idle engine report."""
         while not self._failure.done():
             self._outbox.put(Ping())
+            asked_at = self._loop.time()
             await asyncio.sleep(self._stall_s / 4)
+            if self._loop.time() - asked_at > self._stall_s / 2:  # it was us who were stopped
+                self._progress_at = self._loop.time()
             if self._loop.time() - self._progress_at > self._stall_s:
                 self._fail(f"it made no progress for {self._stall_s:g} s with {len(self._streams)} requests to serve")
                 self.kill()

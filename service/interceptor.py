@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc import code_pb2
 from grpc_status import rpc_status
 
+from decoding.errors import InvalidRequestError
 from service.errors import DeadlineError, to_status
 
 log = logging.getLogger(__name__)
@@ -38,18 +40,21 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
         if handler is None or not name.startswith(OUR_METHODS):
             return handler
         assert not handler.request_streaming
-        serialisers = handler.request_deserializer, handler.response_serializer
+        read, write = handler.request_deserializer, handler.response_serializer
+        # Without a deserialiser the bytes come to us, and one that fails is an error like any other.
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(_guarded(handler.unary_stream, name), *serialisers)
-        return grpc.unary_unary_rpc_method_handler(_guarded(handler.unary_unary, name), *serialisers)
+            guarded = _guarded(handler.unary_stream, read, name)
+            return grpc.unary_stream_rpc_method_handler(guarded, response_serializer=write)
+        guarded = _guarded(handler.unary_unary, read, name)
+        return grpc.unary_unary_rpc_method_handler(guarded, response_serializer=write)
 
 
-def _guarded(method: Method, name: str) -> Method:
-    async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+def _guarded(method: Method, read: Callable[[bytes], Any], name: str) -> Method:
+    async def guarded(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         start = time.perf_counter()
         code = "CANCELLED"
         try:
-            response = await _within_deadline(method, request, context)
+            response = await _within_deadline(method, _parse(read, data), context)
             code = "OK"
         except Exception as error:
             if context.cancelled():  # nobody is there to be told; what failed was the writing
@@ -65,6 +70,13 @@ def _guarded(method: Method, name: str) -> Method:
             log.info("call", extra={"method": name, "code": code, "ms": milliseconds})
 
     return guarded
+
+
+def _parse(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return read(data)
+    except DecodeError as error:
+        raise InvalidRequestError("request", f"cannot be read ({error}); all text must be UTF-8") from error
 
 
 async def _within_deadline(method: Method, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:

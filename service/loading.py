@@ -27,6 +27,7 @@ from service.metrics import ServerMetrics
 from service.serving_model import ServingModel
 from service.settings import ServerSettings
 from service.tokenizer import PromptTokenizer
+from service.v1.common_pb2 import Constraint
 
 Announce = Callable[[str], None]
 
@@ -61,9 +62,10 @@ async def load_model(
         trie = await engine.tokens()
     with _phase("constraint compiler, while the engine loads", announce):
         pool = await stack.enter_async_context(CompilePool(trie, settings.compiling))
+    catalog = ConstraintCatalog(pool, engine, settings.compiling)
     with _phase("engine", announce):
         card = await engine.ready()
-        await _warm_up(engine)
+        await _warm_up(engine, catalog)
     metrics = ServerMetrics(card.name, lambda: engine.stats)
     if settings.metrics_port is not None:
         announce(f"metrics on http://{METRICS_HOST}:{_serve_metrics(settings.metrics_port, metrics, stack)}/metrics")
@@ -72,7 +74,7 @@ async def load_model(
         vocabulary=trie.vocabulary,
         tokenizer=tokenizer,
         engine=engine,
-        catalog=ConstraintCatalog(pool, engine, settings.compiling),
+        catalog=catalog,
         limits=settings.limits,
         constraint_limits=settings.compiling.limits,
         engine_config=settings.engine,
@@ -81,12 +83,14 @@ async def load_model(
     )
 
 
-async def _warm_up(engine: EngineClient) -> None:
-    """One request through the engine, so that the first caller finds kernels compiled and a broken engine shows now."""
-    request = GenerationRequest(request_id="warm-up", prompt=(0, 0), params=SamplingParams(max_tokens=2))
-    async with engine.submit(Submit(request=request)) as stream:
-        async for _ in stream:
-            pass
+async def _warm_up(engine: EngineClient, catalog: ConstraintCatalog) -> None:
+    """A free and a constrained request, so that callers find everything imported and compiled, and faults show now."""
+    compiled, _ = await catalog.compile(Constraint(regex="."))
+    for key in (None, catalog.define(compiled)):
+        request = GenerationRequest(request_id="warm-up", prompt=(0, 0), params=SamplingParams(max_tokens=2))
+        async with engine.submit(Submit(request=request, grammar_key=key)) as stream:
+            async for _ in stream:
+                pass
 
 
 def _serve_metrics(port: int, metrics: ServerMetrics, stack: AsyncExitStack) -> int:

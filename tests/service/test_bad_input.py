@@ -190,6 +190,17 @@ async def test_a_regex_that_explodes_costs_its_own_request_only(server, pattern)
     assert (await server.generation.Generate(pb.GenerateRequest(text="ab"))).samples[0].text == "ab"
 
 
+async def test_bytes_that_are_no_message_are_refused(server):
+    invalid_utf8 = b"\x12\x02\xff\xfe"  # field 2, two bytes
+    whole = server.channel.unary_unary("/espalier.v1.GenerationService/Generate")
+    stream = server.channel.unary_stream("/espalier.v1.GenerationService/GenerateStream")
+    for call in (whole(invalid_utf8), whole(b"\xff\xff\xff"), stream(b"\xff").read()):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call
+        assert field_and_code(caught.value) == (INVALID, ["request"])
+    assert (await server.generation.Generate(pb.GenerateRequest(text="ab"))).samples[0].text == "ab"
+
+
 async def test_a_text_above_the_limit_is_refused_before_it_is_tokenised(server):
     for call, request in (
         (server.generation.Generate, pb.GenerateRequest(text="x" * ((1 << 20) + 1))),

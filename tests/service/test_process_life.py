@@ -111,6 +111,18 @@ async def test_a_dead_or_stuck_engine_turns_health_red_and_ends_the_server(serve
         assert any("the engine died" in line for line in server.errors)
 
 
+async def test_a_machine_that_was_suspended_goes_on_where_it_stopped(serve):
+    with serve("--stall-seconds", "1") as server:
+        async with grpc.aio.insecure_channel(server.ready().address) as channel:
+            streams = await started(channel, 300)
+            os.killpg(server.process.pid, signal.SIGSTOP)
+            await asyncio.sleep(3)
+            os.killpg(server.process.pid, signal.SIGCONT)
+            assert await asyncio.gather(*map(rest, streams)) == [(300, 1)] * 4
+        server.process.terminate()
+        assert await asyncio.to_thread(server.ended) == 0
+
+
 async def test_while_it_loads_health_is_red_and_a_signal_ends_it(serve):
     with serve() as server:
         address = (await asyncio.to_thread(server.wait_for, r"^listening on (\S+)"))[1]
