@@ -38,8 +38,10 @@ class Automaton:
         start: the state before the first byte; DEAD where the language is empty.
     """
 
-    def __init__(self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> None:
-        """Raises ConstraintError where the expression exceeds the limits."""
+    def __init__(
+        self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS, *, field: str = "expression"
+    ) -> None:
+        """Raises ConstraintError, which names ``field``, where the expression exceeds the limits."""
         self.expression = expression
         self.limits = limits
         self._lock = RLock()
@@ -49,7 +51,7 @@ class Automaton:
         self._moves: list[Moves | None] = [()]
         self._rows: dict[int, NDArray[np.int32]] = {}
         try:
-            lowering = Lowering(expression, limits)
+            lowering = Lowering(expression, limits, field)
             self._terms = lowering.terms
             derivatives = Derivatives(lowering.terms, lowering.machines)
             liveness = Liveness(derivatives)
@@ -57,7 +59,7 @@ class Automaton:
             self.start = self._number(lowering.start) if liveness.live(lowering.start) else DEAD
         except WorkExhaustedError:
             raise ConstraintError(
-                "expression", f"no word was found within {limits.build_work} steps of work; simplify it"
+                field, f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
         self._completions = Completions(self.moves, self.accepting, self._bound)
 
@@ -170,10 +172,10 @@ class Automaton:
         return state
 
 
-def build(expression: Expression, limits: RegularLimits = DEFAULT_LIMITS) -> Automaton:
+def build(expression: Expression, limits: RegularLimits = DEFAULT_LIMITS, *, field: str = "expression") -> Automaton:
     """The automaton of an expression.
 
     Raises:
-        ConstraintError: it exceeds the limits.
+        ConstraintError: it exceeds the limits; the error names ``field``.
     """
-    return Automaton(expression, limits)
+    return Automaton(expression, limits, field=field)

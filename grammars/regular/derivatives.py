@@ -214,10 +214,8 @@ class Derivatives:
         terms = self.terms
         index, state = terms.leaves[terms.args[term][0]]
         machine = self._machines[index]
-        parts = [
-            (terms.alphabet.guard(charset), leaf(terms, machine, index, target))
-            for charset, target in machine.arcs(state)
-        ]
+        guard = terms.alphabet.guard
+        parts = [(guard(charset), terms.leaf(index, machine, target)) for charset, target in machine.arcs(state)]
         return self._join([parts])
 
     def _shift(self, arcs: Arcs, behinds: frozenset[int]) -> Arcs:
@@ -237,14 +235,6 @@ class Derivatives:
                 if guard & moved
             ]
         return self._join([[(guard, self._look_behinds.rename(target, renamed)) for guard, target, renamed in parts]])
-
-
-def leaf(terms: Terms, machine: Machine, index: int, state: object) -> int:
-    """The term of a machine's state; the empty text where nothing can follow."""
-    accepts = machine.accepts(state)
-    if accepts and next(iter(machine.arcs(state)), None) is None:
-        return EPSILON
-    return terms.leaf(index, state, accepts=accepts, shortest=machine.shortest(state))
 
 
 def _split(parts: list[tuple[int, list[int]]], guard: int, target: int) -> list[tuple[int, list[int]]]:

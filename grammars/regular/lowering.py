@@ -14,7 +14,6 @@ from grammars.regular import json_escapes
 from grammars.regular import nodes as n
 from grammars.regular.alphabet import Alphabet
 from grammars.regular.charset import CharSet
-from grammars.regular.derivatives import leaf
 from grammars.regular.kinds import EMPTY, EPSILON, INFINITE
 from grammars.regular.limits import RegularLimits
 from grammars.regular.machine import Machine
@@ -28,9 +27,9 @@ _WORDS_AS_LIST = 4
 class Lowering:
     """Lowers one expression into a new table of terms."""
 
-    def __init__(self, expression: n.Expression, limits: RegularLimits) -> None:
-        """Raises ConstraintError where the expression is deeper or larger than the limits allow."""
-        _check_size(expression, limits)
+    def __init__(self, expression: n.Expression, limits: RegularLimits, field: str) -> None:
+        """Raises ConstraintError, which names ``field``, where the expression is deeper or larger than allowed."""
+        _check_size(expression, limits, field)
         order = n.walk(expression)
         self.machines: list[Machine] = []
         self._machine_of: dict[int, int] = {}
@@ -95,7 +94,7 @@ class Lowering:
         index = self._machine_of[id(node)]
         machine = self.machines[index]
         start = machine.start()
-        return EMPTY if start is None else leaf(self.terms, machine, index, start)
+        return EMPTY if start is None else self.terms.leaf(index, machine, start)
 
     def _concat(self, node: n.Concat) -> int:
         term = EPSILON
@@ -158,12 +157,10 @@ def _is_word(node: n.Expression) -> TypeGuard[n.Text]:
     return isinstance(node, n.Text) and len(node.text) > 1
 
 
-def _check_size(expression: n.Expression, limits: RegularLimits) -> None:
-    if expression.depth > limits.max_depth:
-        raise ConstraintError(
-            "expression", f"{expression.depth} levels of operators; at most {limits.max_depth} are allowed"
-        )
-    if expression.size > limits.max_nodes:
-        raise ConstraintError(
-            "expression", f"{expression.size} operators and leaves; at most {limits.max_nodes} are allowed"
-        )
+def _check_size(expression: n.Expression, limits: RegularLimits, field: str) -> None:
+    for count, what, limit in (
+        (expression.depth, "levels of operators", limits.max_depth),
+        (expression.size, "operators and leaves", limits.max_nodes),
+    ):
+        if count > limit:
+            raise ConstraintError(field, f"{count} {what}; at most {limit} are allowed")

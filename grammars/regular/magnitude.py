@@ -10,7 +10,7 @@ multiple of the step within the bounds can still be reached, which is decided by
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from grammars.regular.charset import CharSet
@@ -52,15 +52,17 @@ class Magnitude:
     step: int
     places: int
 
-    @property
-    def _unit(self) -> int:
-        unit: int = 10**self.places
-        return unit
+    _unit: int = field(init=False, repr=False)
+    _low_digits: int = field(init=False, repr=False)
+    """Digits before the point of the lower bound."""
+    _digits: int = field(init=False, repr=False)
+    """Digits before the point of the upper bound."""
 
-    @property
-    def _digits(self) -> int:
-        """Digits before the point of the upper bound."""
-        return len(str(self.high // self._unit))
+    def __post_init__(self) -> None:
+        unit = 10**self.places
+        object.__setattr__(self, "_unit", unit)
+        object.__setattr__(self, "_low_digits", len(str(self.low // unit)))
+        object.__setattr__(self, "_digits", len(str(self.high // unit)))
 
     def start(self) -> Hashable | None:
         """The start, unless no multiple of the step is within the bounds."""
@@ -123,7 +125,7 @@ class Magnitude:
         allowed = self._digits - digits
         if allowed < 0:
             return None
-        needed = max(len(str(self.low // self._unit)) - digits, 0)
+        needed = max(self._low_digits - digits, 0)
         low_first, low_last = self._interval(value, needed)
         high_first, high_last = self._interval(value, allowed)
         if low_first < self.low <= low_last or high_first <= self.high < high_last:

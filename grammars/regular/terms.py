@@ -33,6 +33,7 @@ from grammars.regular.kinds import (
     SCOPE,
     TAG,
 )
+from grammars.regular.machine import Machine
 
 Facts = tuple[int, int, int, bool, bool]
 """A term's entries in `Terms.nullable`, `shortest`, `longest`, `open` and `sure`."""
@@ -297,14 +298,19 @@ class Terms:
         facts = (self.nullable[body], self.shortest[body], INFINITE, False, self.sure[body])
         return self._intern(TAG, (label, body), facts)
 
-    def leaf(self, machine: int, state: Hashable, *, accepts: bool, shortest: int) -> int:
-        """A state of a machine."""
-        found = self._leaf_ids.get((machine, state))
+    def leaf(self, index: int, machine: Machine, state: Hashable) -> int:
+        """A state of the machine with some index; the empty text where nothing can follow."""
+        key = (index, state)
+        found = self._leaf_ids.get(key)
         if found is None:
-            self.leaves.append((machine, state))
-            facts = (EPSILON if accepts else EMPTY, shortest, INFINITE, False, True)
-            found = self._intern(LEAF, (len(self.leaves) - 1,), facts)
-            self._leaf_ids[machine, state] = found
+            accepts = machine.accepts(state)
+            if accepts and next(iter(machine.arcs(state)), None) is None:
+                found = EPSILON
+            else:
+                facts = (EPSILON if accepts else EMPTY, machine.shortest(state), INFINITE, False, True)
+                found = self._intern(LEAF, (len(self.leaves),), facts)
+                self.leaves.append(key)
+            self._leaf_ids[key] = found
         return found
 
     def json(self, args: tuple[int, ...], *, shortest: int, sure: bool) -> int:

@@ -144,8 +144,8 @@ def test_work_is_bounded_while_building():
         compile_regex("(?:[ab]*a[ab]{14})"), compile_regex("(?:[ab]*b[ab]{14})"), compile_regex("[ab]{3,9}")
     )
     assert build(hard).is_empty
-    with pytest.raises(ConstraintError, match="simplify"):
-        build(compile_regex("(?s).*(?<=a.{30}).*x"), RegularLimits(build_work=2000))
+    with pytest.raises(ConstraintError, match=r"regex: .* simplify"):
+        build(compile_regex("(?s).*(?<=a.{30}).*x"), RegularLimits(build_work=2000), field="regex")
 
 
 def test_work_is_bounded_while_walking_and_a_refused_row_can_be_asked_again():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
-from grammars.regular import RegularLimits, build, compile_regex
+from grammars.regular import RegularLimits, build, compile_regex, complement, concat, intersection, repeat
 
 ATOMS = st.sampled_from(
     [
@@ -101,6 +101,24 @@ def test_no_state_is_a_dead_end(reachable, pattern):
     automaton = build(compile_regex(pattern))
     for state in reachable(automaton, 40):
         assert automaton.accepting(automaton.walk(automaton.completion(state), state))
+
+
+COMBINED_PROBES = ["".join(w) for size in range(4) for w in itertools.product("abc\n", repeat=size)]
+
+
+@given(PATTERNS, PATTERNS)
+def test_look_around_sees_its_own_pattern_alone(left, right):
+    """Patterns that are combined stay what they were by themselves."""
+    one, other = compile_regex(left), compile_regex(right)
+    chain, both = build(concat(one, other)), build(intersection(complement(one), repeat(other, 1, 2)))
+    in_left, in_right = (
+        {text: bool(re.fullmatch(pattern, text)) for text in COMBINED_PROBES} for pattern in (left, right)
+    )
+    for text in COMBINED_PROBES if r"\B" not in left + right else ():
+        splits = [(text[:i], text[i:]) for i in range(len(text) + 1)]
+        assert chain.matches(text.encode()) == any(in_left[a] and in_right[b] for a, b in splits), text
+        twice = in_right[text] or any(in_right[a] and in_right[b] for a, b in splits)
+        assert both.matches(text.encode()) == (twice and not in_left[text]), text
 
 
 SYNTAX = st.text("ab(){}[]?*+|^$\\.-,:=!<>Pdwx01 #i", max_size=8)
