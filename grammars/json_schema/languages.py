@@ -13,6 +13,8 @@ from decimal import Decimal
 import numpy as np
 
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.counted import Length
+from grammars.json_schema.fixed import Kind
 from grammars.json_schema.numeric import Above, Integral, MultipleOf, NumberAtom, OneOf, number_expression
 from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
 from grammars.regular import expressions as regular
@@ -86,7 +88,10 @@ class Languages:
         known = self._empty_strings.get(formula)
         if known is None:
             words = self._words_within(formula)
-            if words is not None:
+            length = self.length(formula)
+            if length is not None:
+                known = length.most is not None and length.most < length.least
+            elif words is not None:
                 known = not any(self.contains(formula, word) for word in words)
             else:
                 known = build(self.string_expression(formula)).is_empty
@@ -101,9 +106,37 @@ class Languages:
             return found if len(found) <= limit else None
         return _enumerated(build(self.string_expression(formula)), limit)
 
+    def listed(self, formula: int) -> list[str] | None:
+        """All strings of a formula that is finite on its face; None for any other."""
+        words = self._words_within(formula)
+        return None if words is None else sorted(word for word in words if self.contains(formula, word))
+
+    def length(self, formula: int) -> Length | None:
+        """The bounds of a formula that speaks of lengths alone; None for any other."""
+        least, most = 0, None
+        for part in self.strings.conjuncts(formula):
+            literal = self.strings.literal(part)
+            if literal is None or not isinstance(literal[0], Longer):
+                return None
+            count = literal[0].count
+            if literal[1]:
+                least = max(least, count + 1)
+            else:
+                most = count if most is None else min(most, count)
+        return Length(least=least, most=most)
+
+    def fixed_kind(self, formula: int) -> Kind | None:
+        """The fixed automaton of a formula over numbers, where there is one."""
+        if formula == TRUE:
+            return Kind.NUMBER
+        literal = self.numbers.literal(formula)
+        if literal is not None and literal[1] and isinstance(literal[0], Integral):
+            return Kind.INTEGER if literal[0].zeros else Kind.PLAIN_INTEGER
+        return None
+
     def is_empty_number(self, formula: int) -> bool:
         """Whether no number is in a formula's language."""
-        known = self._empty_numbers.get(formula)
+        known = False if self.fixed_kind(formula) is not None else self._empty_numbers.get(formula)
         if known is None:
             known = build(number_expression(self.numbers, formula)).is_empty
             self._empty_numbers[formula] = known

@@ -1,96 +1,162 @@
-"""States inside strings, numbers and keys: rows of `grammars.regular` automata, renumbered.
+"""States inside strings, numbers and keys.
 
-One automaton recognises several formulas at once, each under its place in the list as a tag, which becomes the outcome.
-Invariant: the formulas of one automaton exclude each other, so that an accepted text has one tag.
+What nearly every schema asks (any string, any number) has fixed rows; lists of words are ranges of a sorted list; all
+else is an automaton of `grammars.regular`, which recognises several formulas at once, each under its outcome as a tag.
+
+Invariant: the formulas of one automaton exclude each other, so that an accepted text has one outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
-from grammars.json_schema.languages import Languages
-from grammars.matching.tables import NO_OUTCOME, Tables
-from grammars.regular.automaton import Automaton
+from grammars.json_schema.boolean import TRUE
+from grammars.json_schema.counted import CountedStrings, Length
+from grammars.json_schema.fixed import Kind, fixed
+from grammars.json_schema.languages import Languages, Tagged
+from grammars.json_schema.names import Names
+from grammars.json_schema.word_ranges import WordRanges
+from grammars.matching.hints import FORBIDDEN, Overlay
+from grammars.matching.tables import NO_OUTCOME
+from grammars.regular import Automaton
 
 _QUOTE = b'"'[0]
+_NO_KEY = 0
 
-StateOf = Callable[[Tables, tuple[object, ...]], int]
-"""The number of a named state."""
+Row = list[tuple[int, int]]
+"""(byte, code) pairs."""
 
 
 class ScalarStates:
-    """Rows of automata, each known by (index of the automaton, its own state)."""
+    """Named states of scalars, and their rows."""
 
-    def __init__(self, languages: Languages) -> None:
+    def __init__(self, languages: Languages, names: Names) -> None:
         self._languages = languages
+        self._names = names
         self._automata: list[Automaton] = []
         self._quoted: list[bool] = []
-        self._strings: dict[tuple[tuple[int, int], ...], int] = {}
-        self._keys: dict[tuple[tuple[int, int], ...], int] = {}
-        self._numbers: dict[tuple[tuple[int, int], ...], int] = {}
+        self._indices: dict[tuple[str, Tagged], int] = {}
+        self._words: dict[Tagged, WordRanges] = {}
+        self._counted = CountedStrings(names)
 
-    def strings(self, tables: Tables, state_of: StateOf, formulas: tuple[int, ...]) -> list[tuple[int, int]]:
+    def strings(self, formulas: tuple[int, ...]) -> Row:
         """Codes of the first byte of a string; outcome i where it is in ``formulas[i]``."""
-        tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not self._languages.is_empty(formula))
+        languages = self._languages
+        tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not languages.is_empty(formula))
         if not tagged:
             return []
-        index = self._strings.get(tagged)
-        if index is None:
-            index = self._strings[tagged] = self._add(self._languages.strings_automaton(tagged), quoted=True)
-        return [(byte, state_of(tables, ("scalar", index, after))) for byte, after in self._first(index)]
+        if len(tagged) == 1 and tagged[0][1] == TRUE:
+            return self._fixed(Kind.STRING, tagged[0][0])
+        if len(tagged) == 1 and (length := languages.length(tagged[0][1])) is not None:
+            return self._counted.start(length, tagged[0][0])
+        words = self._words.get(tagged) or self._word_ranges(tagged)
+        if words is not None:
+            return [(_QUOTE, self._names.state(("words", words, 0, len(words), 0, _NO_KEY)))]
+        index = self._index("string", tagged)
+        return self._first(index)
 
-    def numbers(self, tables: Tables, state_of: StateOf, formulas: tuple[int, ...]) -> list[tuple[int, int]]:
+    def numbers(self, formulas: tuple[int, ...]) -> Row:
         """Codes of the first byte of a number; outcome i where it is in ``formulas[i]``."""
         languages = self._languages
         tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not languages.is_empty_number(formula))
         if not tagged:
             return []
-        index = self._numbers.get(tagged)
-        if index is None:
-            index = self._numbers[tagged] = self._add(self._languages.numbers_automaton(tagged), quoted=False)
-        return [(byte, state_of(tables, ("scalar", index, after))) for byte, after in self._first(index)]
+        if len(tagged) == 1:
+            kind = languages.fixed_kind(tagged[0][1])
+            if kind is not None:
+                return self._fixed(kind, tagged[0][0])
+        return self._first(self._index("number", tagged))
 
-    def keys(self, tagged: tuple[tuple[int, int], ...]) -> tuple[int, int]:
-        """The automaton of keys in their one spelling, and its state after the opening quote."""
-        index = self._keys.get(tagged)
-        if index is None:
-            index = self._keys[tagged] = self._add(self._languages.keys_automaton(tagged), quoted=True)
-        automaton = self._automata[index]
-        return index, int(automaton.row(automaton.start)[_QUOTE])
+    def keys(self, words: WordRanges, others: Tagged) -> int:
+        """The state after the opening quote of a key: one of ``words``, or in one of the formulas ``others``."""
+        if not others:
+            rest = _NO_KEY
+        elif len(others) == 1 and others[0][1] == TRUE:
+            rest = self._names.fixed_state(Kind.KEY, others[0][0], self._after_quote(fixed(Kind.KEY).rows))
+        else:
+            index = self._index("key", others)
+            automaton = self._automata[index]
+            rest = self._names.state(("scalar", index, int(automaton.row(automaton.start)[_QUOTE])))
+        return self._names.state(("words", words, 0, len(words), 0, rest)) if len(words) else rest
 
-    def row(self, tables: Tables, state_of: StateOf, index: int, inner: int) -> tuple[npt.NDArray[np.int32], int]:
-        """The row of a state, and its final outcome."""
-        automaton = self._automata[index]
-        quoted = self._quoted[index]
-        inner_row = automaton.row(inner)
+    def expand(self, state: int, index: int, inner: int) -> None:
+        """Build the row of a state of an automaton."""
+        tables, automaton, quoted = self._names.tables, self._automata[index], self._quoted[index]
         row = np.zeros(256, dtype=np.int32)
-        for after in np.unique(inner_row).tolist():
-            if after:
-                closes = quoted and automaton.accepting(after)
-                code = (
-                    tables.exit(self._tag(automaton, after)) if closes else state_of(tables, ("scalar", index, after))
-                )
-                row[inner_row == after] = code
+        for members, after in automaton.moves(inner):
+            closes = quoted and automaton.accepting(after)
+            row[members] = (
+                tables.exit(self._tag(automaton, after)) if closes else self._names.state(("scalar", index, after))
+            )
         final = NO_OUTCOME if quoted or not automaton.accepting(inner) else self._tag(automaton, inner)
-        return row, final
+        tables.set_dense_row(state, row, final)
 
-    def targets(self, index: int, inner: int) -> dict[int, int]:
-        """The automaton's own next states by byte."""
-        row = self._automata[index].row(inner)
-        return {byte: int(row[byte]) for byte in np.flatnonzero(row).tolist()}
+    def expand_counted(self, state: int, length: Length, outcome: int, count: int, inner: int) -> None:
+        """Build the row of a state of a string with a bounded length."""
+        self._counted.expand(state, length, outcome, count, inner)
 
-    def _first(self, index: int) -> list[tuple[int, int]]:
+    def expand_words(  # noqa: PLR0917 - the parts of a name
+        self, state: int, words: WordRanges, low: int, high: int, depth: int, rest: int
+    ) -> None:
+        """Build the row of a range of words, laid over the state ``rest`` of other words."""
+        tables = self._names.tables
+        row = self._row_of(rest).copy() if rest else np.zeros(256, dtype=np.int32)
+        for byte, below, above in words.branches(low, high, depth):
+            if depth + 1 == len(words.words[below]):
+                outcome = words.outcome(below)
+                row[byte] = 0 if outcome == FORBIDDEN else tables.exit(outcome)
+                continue
+            other = max(int(row[byte]), 0)
+            if other or words.is_open(below, above):
+                row[byte] = self._names.state(("words", words, below, above, depth + 1, other))
+        tables.set_dense_row(state, row)
+        tables.hints[state] = Overlay(base=rest, words=words.table, low=low, high=high, depth=depth)
+
+    def _row_of(self, state: int) -> npt.NDArray[np.int32]:
+        tables = self._names.tables
+        if not tables.expanded[state]:
+            _, index, inner = self._names.state_name(state)
+            self.expand(state, index, inner)
+        row: npt.NDArray[np.int32] = tables.rows[state]
+        return row
+
+    def _fixed(self, kind: Kind, outcome: int) -> Row:
+        automaton = fixed(kind)
+        row = automaton.rows[automaton.start - 1]
+        return [(byte, self._names.fixed_state(kind, outcome, int(row[byte]))) for byte in np.flatnonzero(row).tolist()]
+
+    def _after_quote(self, rows: npt.NDArray[np.int32]) -> int:
+        return int(rows[0, _QUOTE])
+
+    def _word_ranges(self, tagged: Tagged) -> WordRanges | None:
+        """The words of formulas that are finite on their face."""
+        lists = [(tag, self._languages.listed(formula)) for tag, formula in tagged]
+        if any(words is None for _, words in lists):
+            return None
+        ranges = self._words[tagged] = WordRanges((word, tag) for tag, words in lists for word in words or ())
+        return ranges
+
+    def _index(self, use: str, tagged: Tagged) -> int:
+        index = self._indices.get((use, tagged))
+        if index is None:
+            build = {
+                "string": self._languages.strings_automaton,
+                "key": self._languages.keys_automaton,
+                "number": self._languages.numbers_automaton,
+            }[use]
+            index = self._indices[use, tagged] = len(self._automata)
+            self._automata.append(build(tagged))
+            self._quoted.append(use != "number")
+        return index
+
+    def _first(self, index: int) -> Row:
         automaton = self._automata[index]
-        row = automaton.row(automaton.start)
-        return [(byte, int(row[byte])) for byte in np.flatnonzero(row).tolist()]
-
-    def _add(self, automaton: Automaton, *, quoted: bool) -> int:
-        self._automata.append(automaton)
-        self._quoted.append(quoted)
-        return len(self._automata) - 1
+        return [
+            (byte, self._names.state(("scalar", index, after)))
+            for members, after in automaton.moves(automaton.start)
+            for byte in members.tolist()
+        ]
 
     def _tag(self, automaton: Automaton, state: int) -> int:
         (tag,) = automaton.tags(state)

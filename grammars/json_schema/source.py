@@ -14,26 +14,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.gaps import AFTER_RETURN, GAP
-from grammars.json_schema.key_trie import FORBIDDEN, KeyTrie
 from grammars.json_schema.keys import KeyClasses
 from grammars.json_schema.leaves import Anything
+from grammars.json_schema.names import Name, Names
 from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import ScalarStates
 from grammars.json_schema.shapes import merged_order
 from grammars.json_schema.values import Values
+from grammars.json_schema.word_ranges import WordRanges
+from grammars.matching.hints import FORBIDDEN
 from grammars.matching.tables import NO_OUTCOME, Tables
 
 OPEN_LEVELS = 64
 """How deeply a value nests where the schema asks nothing of it."""
-
-Name = tuple[Any, ...]
-"""What kind of state or handler it is, and of what."""
 
 _QUOTE, _COMMA, _COLON, _SPACE = b'",: '
 _CLOSE_ARRAY, _CLOSE_OBJECT = b"]}"
@@ -47,174 +44,163 @@ class JsonSource:
         self._goal = goal
         self._open_goal = values.goals.atom(Anything(OPEN_LEVELS))
         self._whitespace = whitespace
-        self._names: list[Name] = [()]
-        self._ids: dict[Name, int] = {}
-        self._handler_names: list[Name] = [()]
-        self._handler_ids: dict[Name, int] = {}
         self._allowed: dict[ObjectState, tuple[int, ...]] = {}
-        self._key_tries: dict[tuple[KeyClasses, tuple[int, ...]], KeyTrie] = {}
-        self._scalars = ScalarStates(values.languages)
+        self._key_starts: dict[tuple[KeyClasses, tuple[int, ...]], int] = {}
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
-        return self._state(tables, ("value", (self._goal,))), self._handler(tables, ("root",), 1)
+        self._tables = tables
+        self.names = Names(tables)
+        self._scalars = ScalarStates(self._values.languages, self.names)
+        return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
 
     def expand(self, tables: Tables, state: int) -> None:
         """Build one row."""
-        kind, *arguments = self._names[state]
-        getattr(self, f"_expand_{kind}")(tables, state, *arguments)
+        assert tables is self._tables
+        kind, *arguments = self.names.state_name(state)
+        getattr(self, f"_expand_{kind}")(state, *arguments)
 
     def resolve(self, tables: Tables, handler: int, outcome: int) -> int:
         """The state after a child or key."""
-        match self._handler_names[handler]:
+        assert tables is self._tables
+        match self.names.handler_name(handler):
             case ("root",):
-                return self._state(tables, ("done",))
+                return self.names.state(("done",))
             case ("gap", name):
-                return self._state(tables, name)
+                return self.names.state(name)
             case ("key", state):
-                return self._gapped(tables, ("colon", state, outcome))
+                return self._gapped(("colon", state, outcome))
             case ("member", state, key_class):
                 successor = self._values.after_key(state, key_class)[outcome]
-                return self._gapped(tables, ("after_member", successor.state))
+                return self._gapped(("after_member", successor.state))
             case ("item", residues):
                 rest = tuple(self._values.next_item(residues))[outcome]
-                return self._gapped(tables, ("after_item", rest))
-        raise AssertionError(self._handler_names[handler])
+                return self._gapped(("after_item", rest))
+        raise AssertionError(self.names.handler_name(handler))
 
-    def _expand_done(self, tables: Tables, state: int) -> None:
-        tables.set_row(state, (), final=0)
+    def _expand_done(self, state: int) -> None:
+        self._tables.set_row(state, (), final=0)
 
-    def _expand_value(self, tables: Tables, state: int, goals: tuple[int, ...]) -> None:
-        tables.set_row(state, self._value_row(tables, goals))
+    def _expand_value(self, state: int, goals: tuple[int, ...]) -> None:
+        self._tables.set_row(state, self._value_row(goals))
 
-    def _expand_word(self, tables: Tables, state: int, rest: bytes, outcome: int) -> None:
-        code = self._state(tables, ("word", rest[1:], outcome)) if len(rest) > 1 else tables.exit(outcome)
-        tables.set_row(state, [(rest[0], code)])
+    def _expand_word(self, state: int, rest: bytes, outcome: int) -> None:
+        code = self.names.state(("word", rest[1:], outcome)) if len(rest) > 1 else self._tables.exit(outcome)
+        self._tables.set_row(state, [(rest[0], code)])
 
-    def _expand_scalar(self, tables: Tables, state: int, index: int, inner: int) -> None:
-        row, final = self._scalars.row(tables, self._state, index, inner)
-        tables.set_dense_row(state, row, final)
+    def _expand_scalar(self, state: int, index: int, inner: int) -> None:
+        self._scalars.expand(state, index, inner)
 
-    def _expand_space(self, tables: Tables, state: int, then: Name) -> None:
-        tables.set_row(state, [(_SPACE, self._state(tables, then))])
+    def _expand_counted(self, state: int, *where: Any) -> None:
+        self._scalars.expand_counted(state, *where)
 
-    def _expand_gapped(self, tables: Tables, state: int, then: Name) -> None:
-        inner = self._state(tables, then)
-        if not tables.expanded[inner]:
-            self.expand(tables, inner)
-        row = tables.rows[inner].copy()
-        handler = self._handler(tables, ("gap", then), 1)
+    def _expand_words(self, state: int, *where: Any) -> None:
+        self._scalars.expand_words(state, *where)
+
+    def _expand_space(self, state: int, then: Name) -> None:
+        self._tables.set_row(state, [(_SPACE, self.names.state(then))])
+
+    def _expand_gapped(self, state: int, then: Name) -> None:
+        inner = self.names.state(then)
+        if not self._tables.expanded[inner]:
+            self.expand(self._tables, inner)
+        row = self._tables.rows[inner].copy()
+        handler = self.names.handler(("gap", then), 1)
         for byte, position in GAP[0].items():
-            row[byte] = tables.push(handler, self._state(tables, ("gap", position)))
-        tables.set_dense_row(state, row)
+            row[byte] = self._tables.push(handler, self.names.state(("gap", position)))
+        self._tables.set_dense_row(state, row)
 
-    def _expand_gap(self, tables: Tables, state: int, position: int) -> None:
-        moves = [(byte, self._state(tables, ("gap", after))) for byte, after in GAP[position].items()]
-        tables.set_row(state, moves, final=NO_OUTCOME if position == AFTER_RETURN else 0)
+    def _expand_gap(self, state: int, position: int) -> None:
+        moves = [(byte, self.names.state(("gap", after))) for byte, after in GAP[position].items()]
+        self._tables.set_row(state, moves, final=NO_OUTCOME if position == AFTER_RETURN else 0)
 
-    def _expand_array_open(self, tables: Tables, state: int, residues: Residues) -> None:
-        row = self._item_row(tables, residues)
+    def _expand_array_open(self, state: int, residues: Residues) -> None:
+        row = self._item_row(residues)
         outcome = self._values.arrays.closing(residues)
         if outcome is not None:
-            row.append((_CLOSE_ARRAY, tables.exit(outcome)))
-        tables.set_row(state, row)
+            row.append((_CLOSE_ARRAY, self._tables.exit(outcome)))
+        self._tables.set_row(state, row)
 
-    def _expand_after_item(self, tables: Tables, state: int, residues: Residues) -> None:
+    def _expand_after_item(self, state: int, residues: Residues) -> None:
         row = []
         outcome = self._values.arrays.closing(residues)
         if outcome is not None:
-            row.append((_CLOSE_ARRAY, tables.exit(outcome)))
+            row.append((_CLOSE_ARRAY, self._tables.exit(outcome)))
         if self._values.next_item(residues):
-            row.append((_COMMA, self._separated(tables, ("item", residues))))
-        tables.set_row(state, row)
+            row.append((_COMMA, self._separated(("item", residues))))
+        self._tables.set_row(state, row)
 
-    def _expand_item(self, tables: Tables, state: int, residues: Residues) -> None:
-        tables.set_row(state, self._item_row(tables, residues))
+    def _expand_item(self, state: int, residues: Residues) -> None:
+        self._tables.set_row(state, self._item_row(residues))
 
-    def _expand_object_open(self, tables: Tables, state: int, members: ObjectState) -> None:
-        row = self._key_row(tables, members)
+    def _expand_object_open(self, state: int, members: ObjectState) -> None:
+        row = self._key_row(members)
         outcome = self._values.objects.closing(members)
         if outcome is not None:
-            row.append((_CLOSE_OBJECT, tables.exit(outcome)))
-        tables.set_row(state, row)
+            row.append((_CLOSE_OBJECT, self._tables.exit(outcome)))
+        self._tables.set_row(state, row)
 
-    def _expand_after_member(self, tables: Tables, state: int, members: ObjectState) -> None:
+    def _expand_after_member(self, state: int, members: ObjectState) -> None:
         row = []
         outcome = self._values.objects.closing(members)
         if outcome is not None:
-            row.append((_CLOSE_OBJECT, tables.exit(outcome)))
+            row.append((_CLOSE_OBJECT, self._tables.exit(outcome)))
         if self._allowed_keys(members):
-            row.append((_COMMA, self._separated(tables, ("next_key", members))))
-        tables.set_row(state, row)
+            row.append((_COMMA, self._separated(("next_key", members))))
+        self._tables.set_row(state, row)
 
-    def _expand_next_key(self, tables: Tables, state: int, members: ObjectState) -> None:
-        tables.set_row(state, self._key_row(tables, members))
+    def _expand_next_key(self, state: int, members: ObjectState) -> None:
+        self._tables.set_row(state, self._key_row(members))
 
-    def _expand_key(self, tables: Tables, state: int, trie: KeyTrie, node: int, rest: int) -> None:
-        row = np.zeros(256, dtype=np.int32)
-        others: dict[int, int] = {}
-        if rest:
-            row, _ = self._scalars.row(tables, self._state, trie.rest, rest)
-            others = self._scalars.targets(trie.rest, rest)
-        for byte, child in trie.children[node].items():
-            other = others.get(byte, 0)
-            if other or trie.is_open[child]:
-                row[byte] = self._state(tables, ("key", trie, child, other))
-        named = trie.classes[node]
-        if named is not None:
-            row[_QUOTE] = 0 if named == FORBIDDEN else tables.exit(named)
-        tables.set_dense_row(state, row)
+    def _expand_colon(self, state: int, members: ObjectState, key_class: int) -> None:
+        self._tables.set_row(state, [(_COLON, self._separated(("member", members, key_class)))])
 
-    def _expand_colon(self, tables: Tables, state: int, members: ObjectState, key_class: int) -> None:
-        tables.set_row(state, [(_COLON, self._separated(tables, ("member", members, key_class)))])
-
-    def _expand_member(self, tables: Tables, state: int, members: ObjectState, key_class: int) -> None:
+    def _expand_member(self, state: int, members: ObjectState, key_class: int) -> None:
         goals = tuple(successor.goal for successor in self._values.after_key(members, key_class))
-        handler = self._handler(tables, ("member", members, key_class), len(goals))
-        tables.set_row(state, self._pushed(tables, handler, self._value_row(tables, goals)))
+        handler = self.names.handler(("member", members, key_class), len(goals))
+        self._tables.set_row(state, self._pushed(handler, self._value_row(goals)))
 
-    def _item_row(self, tables: Tables, residues: Residues) -> list[tuple[int, int]]:
+    def _item_row(self, residues: Residues) -> list[tuple[int, int]]:
         goals = tuple(self._values.next_item(residues).values())
         if not goals:
             return []
-        handler = self._handler(tables, ("item", residues), len(goals))
-        return self._pushed(tables, handler, self._value_row(tables, goals))
+        handler = self.names.handler(("item", residues), len(goals))
+        return self._pushed(handler, self._value_row(goals))
 
-    def _key_row(self, tables: Tables, members: ObjectState) -> list[tuple[int, int]]:
+    def _key_row(self, members: ObjectState) -> list[tuple[int, int]]:
         allowed = self._allowed_keys(members)
         if not allowed:
             return []
         classes = members.layout.classes
         others = len(classes.rest)
-        handler = self._handler(tables, ("key", members), others + len(classes.names), others)
-        trie = self._key_trie(members, allowed)
-        return [(_QUOTE, tables.push(handler, self._state(tables, ("key", trie, 0, trie.start))))]
+        handler = self.names.handler(("key", members), others + len(classes.names), others)
+        return [(_QUOTE, self._tables.push(handler, self._key_start(classes, allowed)))]
 
-    def _value_row(self, tables: Tables, goals: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _value_row(self, goals: tuple[int, ...]) -> list[tuple[int, int]]:
         goals = tuple(self._open_goal if goal == TRUE else goal for goal in goals)
         shapes = [self._values.shape(goal) for goal in goals]
         row: list[tuple[int, int]] = []
         for outcome, shape in enumerate(shapes):
             if shape.null:
-                row.append((b"n"[0], self._state(tables, ("word", b"ull", outcome))))
+                row.append((b"n"[0], self.names.state(("word", b"ull", outcome))))
             if shape.booleans & 1:
-                row.append((b"f"[0], self._state(tables, ("word", b"alse", outcome))))
+                row.append((b"f"[0], self.names.state(("word", b"alse", outcome))))
             if shape.booleans & 2:
-                row.append((b"t"[0], self._state(tables, ("word", b"rue", outcome))))
-        row += self._scalars.strings(tables, self._state, tuple(shape.string for shape in shapes))
-        row += self._scalars.numbers(tables, self._state, tuple(shape.number for shape in shapes))
+                row.append((b"t"[0], self.names.state(("word", b"rue", outcome))))
+        row += self._scalars.strings(tuple(shape.string for shape in shapes))
+        row += self._scalars.numbers(tuple(shape.number for shape in shapes))
         if any(shape.array for shape in shapes):
             residues = self._values.open_array(tuple(shape.array for shape in shapes))
             if residues is not None:
-                row.append((b"["[0], self._gapped(tables, ("array_open", residues))))
+                row.append((b"["[0], self._gapped(("array_open", residues))))
         if any(shape.object for shape in shapes):
             members = self._values.open_object(tuple(shape.object for shape in shapes), merged_order(shapes))
             if members is not None:
-                row.append((b"{"[0], self._gapped(tables, ("object_open", members))))
+                row.append((b"{"[0], self._gapped(("object_open", members))))
         return row
 
-    def _pushed(self, tables: Tables, handler: int, row: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        return [(byte, tables.push(handler, target)) for byte, target in row]
+    def _pushed(self, handler: int, row: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(byte, self._tables.push(handler, target)) for byte, target in row]
 
     def _allowed_keys(self, members: ObjectState) -> tuple[int, ...]:
         allowed = self._allowed.get(members)
@@ -224,35 +210,32 @@ class JsonSource:
             self._allowed[members] = allowed
         return allowed
 
-    def _key_trie(self, members: ObjectState, allowed: tuple[int, ...]) -> KeyTrie:
-        key = (members.layout.classes, allowed)
-        trie = self._key_tries.get(key)
-        if trie is None:
-            trie = self._key_tries[key] = KeyTrie(self._scalars, members.layout.classes, allowed)
-        return trie
+    def _key_start(self, classes: KeyClasses, allowed: tuple[int, ...]) -> int:
+        """The state after the opening quote of a key.
 
-    def _separated(self, tables: Tables, then: Name) -> int:
+        A name that must not come is kept as forbidden wherever other keys may come: it would pass for one of them.
+        """
+        start = self._key_starts.get((classes, allowed))
+        if start is None:
+            offset = len(classes.rest)
+            others = tuple((key_class, classes.rest[key_class]) for key_class in allowed if key_class < offset)
+            named = {key_class for key_class in allowed if key_class >= offset}
+            outcomes = [
+                (name, key_class if key_class in named else FORBIDDEN)
+                for key_class, name in enumerate(classes.names, start=offset)
+                if others or key_class in named
+            ]
+            start = self._key_starts[classes, allowed] = self._scalars.keys(WordRanges(outcomes), others)
+        return start
+
+    def _separated(self, then: Name) -> int:
         """What follows a comma or a colon."""
         if self._whitespace is Whitespace.SPACED:
-            return self._state(tables, ("space", then))
-        return self._gapped(tables, then)
+            return self.names.state(("space", then))
+        return self._gapped(then)
 
-    def _gapped(self, tables: Tables, then: Name) -> int:
+    def _gapped(self, then: Name) -> int:
         """White space by choice, then the rest."""
         if self._whitespace is Whitespace.FLEXIBLE:
-            return self._state(tables, ("gapped", then))
-        return self._state(tables, then)
-
-    def _state(self, tables: Tables, name: Name) -> int:
-        state = self._ids.get(name)
-        if state is None:
-            state = self._ids[name] = tables.add_state()
-            self._names.append(name)
-        return state
-
-    def _handler(self, tables: Tables, name: Name, num_outcomes: int, num_remembered: int = 0) -> int:
-        handler = self._handler_ids.get(name)
-        if handler is None:
-            handler = self._handler_ids[name] = tables.add_handler(num_outcomes, num_remembered)
-            self._handler_names.append(name)
-        return handler
+            return self.names.state(("gapped", then))
+        return self.names.state(then)

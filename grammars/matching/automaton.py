@@ -52,12 +52,11 @@ class PushdownAutomaton:
         state, bottom = source.start(self.tables)
         self.start = Configuration(state, self.stacks.push(bottom, EMPTY))
         levels = trie.max_depth + 1
-        self._path = tuple(np.zeros(levels, dtype=np.int32) for _ in range(4))
+        self.path = tuple(np.zeros(levels, dtype=np.int32) for _ in range(4))
         self._misses = np.zeros((1024, RANGE_FIELDS), dtype=np.int32)
         self._exits = np.zeros((1024, RANGE_FIELDS), dtype=np.int32)
         self._whole = np.zeros(1024, dtype=np.int32)
         self._counts = np.zeros(NUM_COUNTS, dtype=np.int32)
-        self._trie_arrays = (trie.byte_N, trie.depth_N, trie.skip_N, trie.first_N, trie.tokens)
 
     def is_accepting(self, configuration: Configuration) -> bool:
         """Whether the text may end here."""
@@ -150,8 +149,8 @@ class PushdownAutomaton:
         while num_ranges:
             tables, stacks = self.tables, self.stacks
             if not walk(
-                ranges, num_ranges, first_scratch, self._trie_arrays, tables.arrays, (stacks.handlers, stacks.parents),
-                self._path, bits, self._misses, self._exits, self._whole, counts,
+                ranges, num_ranges, first_scratch, self.trie.arrays, tables.arrays, (stacks.handlers, stacks.parents),
+                self.path, bits, self._misses, self._exits, self._whole, counts,
             ):  # fmt: skip
                 return None
             num_ranges = int(counts[0])

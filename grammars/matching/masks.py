@@ -17,11 +17,13 @@ import numpy as np
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow, num_words
 from grammars.matching.automaton import Configuration, PushdownAutomaton, whole_trie
+from grammars.matching.hints import Counted, Hint, Overlay, Shared
+from grammars.matching.lengths import TokenLengths
 from grammars.matching.memory import Event, Happening, WordMemory
 from grammars.matching.rows import freeze
 from grammars.matching.tables import NO_OUTCOME
-from grammars.matching.walk import Bits, Ints
-from grammars.matching.words import count_words
+from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, overlay
+from grammars.matching.words import MAX_COUNTED, Words
 
 MAX_CACHED_ROWS = 8192
 
@@ -61,6 +63,7 @@ class Masks:
     def __init__(self, automaton: PushdownAutomaton) -> None:
         self._automaton = automaton
         self._vocabulary = automaton.trie.vocabulary
+        self._words = Words(automaton)
         self._above: OrderedDict[int, _Above] = OrderedDict()
         self._shared: OrderedDict[Configuration, _SharedRow] = OrderedDict()
         self._by_bits: dict[bytes, MaskRow] = {}
@@ -101,9 +104,11 @@ class Masks:
         """Whether the word being read can only become one that was read before."""
         if memory.partial is None or not memory.frames:
             return False
+        to_come = self._words.to_come(configuration.state)
+        if to_come > MAX_COUNTED:
+            return False
         used = memory.words_above(memory.partial_parent)
-        begun = sum(word.startswith(memory.partial) for word in used)
-        return bool(begun) and count_words(self._automaton, configuration.state, begun) <= begun
+        return sum(word.startswith(memory.partial) for word in used) >= to_come
 
     def _computed(self, configuration: Configuration) -> _SharedRow:
         automaton = self._automaton
@@ -122,12 +127,61 @@ class Masks:
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
         if above is None:
-            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
-            live = self._automaton.walk(whole_trie(self._automaton.trie, state), bits)
-            above = self._above[state] = _Above(bits=bits, exits=live.exits, whole=live.whole)
+            self._automaton.final(state)  # a row that is built has its hint
+            above = self._above[state] = self._found(state, self._automaton.tables.hints.get(state))
             if len(self._above) > MAX_CACHED_ROWS:
                 self._above.popitem(last=False)
         return above
+
+    def _found(self, state: int, hint: Hint | None) -> _Above:
+        trie = self._automaton.trie
+        if isinstance(hint, Overlay):
+            return self._overlaid(hint)
+        if isinstance(hint, Counted):
+            return self._cut(hint)
+        if isinstance(hint, Shared) and isinstance(known := trie.shared.get(hint.key), _Above):
+            return known
+        bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
+        live = self._automaton.walk(whole_trie(trie, state), bits)
+        above = _Above(bits=bits, exits=live.exits, whole=live.whole)
+        if isinstance(hint, Shared):
+            trie.shared[hint.key] = above
+        return above
+
+    def _overlaid(self, hint: Overlay) -> _Above:
+        trie, words = self._automaton.trie, hint.words
+        if hint.base:
+            base = self._above_stack(hint.base)
+            bits, exits = base.bits.copy(), base.exits
+        else:
+            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
+            exits = np.zeros((0, RANGE_FIELDS), dtype=np.int32)
+        closed = np.empty(hint.high - hint.low, dtype=np.int32)
+        overlay(
+            words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.arrays, bits, closed
+        )  # fmt: skip
+        at = np.flatnonzero(closed >= 0)
+        if len(at):
+            nodes, outcomes = closed[at], words.outcomes[hint.low : hint.high][at]
+            if len(exits):
+                exits = exits[~np.isin(exits[:, 0], nodes + 1)]
+            named = (outcomes >= 0) & (nodes + 1 < trie.skip_N[nodes])
+            added = np.zeros((int(named.sum()), RANGE_FIELDS), dtype=np.int32)
+            added[:, 0], added[:, 1], added[:, 5] = nodes[named] + 1, trie.skip_N[nodes[named]], outcomes[named]
+            exits = np.concatenate([exits, added])
+        return _Above(bits=bits, exits=exits, whole=())
+
+    def _cut(self, hint: Counted) -> _Above:
+        automaton, trie = self._automaton, self._automaton.trie
+        plain = self._above_stack(hint.plain)
+        shared = automaton.tables.hints[hint.plain]
+        assert isinstance(shared, Shared)
+        key = (TokenLengths, shared.key)
+        lengths = trie.shared.get(key)
+        if not isinstance(lengths, TokenLengths):
+            lengths = trie.shared[key] = TokenLengths.of(automaton, hint.plain)
+        bits, exits = lengths.cut(trie.first_N, trie.tokens, plain.exits, hint.least, hint.most)
+        return _Above(bits=bits, exits=exits, whole=())
 
     def _below(self, stack: int, exits: Ints) -> Ints:
         """The ranges of ``exits`` with the configurations that they go on in."""
@@ -179,8 +233,8 @@ class Masks:
             assert after is not None
             configuration = after
             start = partial + rest[: position + 1]
-            begun = sum(other.startswith(start) for other in used)
-            if count_words(automaton, configuration.state, begun) <= begun:
+            to_come = self._words.to_come(configuration.state)
+            if to_come <= MAX_COUNTED and sum(other.startswith(start) for other in used) >= to_come:
                 return trie.tokens_from(rest[: position + 1])
         ends = []
         for byte in automaton.live_bytes(configuration):

@@ -22,6 +22,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from grammars.matching.hints import Hint
+
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 DEAD = 0
@@ -69,6 +71,7 @@ class Tables:
         """The actions, for reading single ones from Python."""
         self.remembered_of = [0]
         """How many outcomes of each handler are remembered, for the same."""
+        self.hints: dict[int, Hint] = {}
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
 
@@ -88,10 +91,7 @@ class Tables:
         """A new state without a row."""
         state = self.num_states
         if state == len(self.rows):
-            self.rows = _grown(self.rows, 0)
-            self.flat = _flat(self.rows)
-            self.expanded = _grown(self.expanded, 0)
-            self.final = _grown(self.final, NO_OUTCOME)
+            self._grow_states()
         self.num_states += 1
         return state
 
@@ -108,6 +108,20 @@ class Tables:
         self.rows[state] = row
         self.final[state] = final
         self.expanded[state] = True
+
+    def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32]) -> int:
+        """New states with all their rows, whose positive codes count from 1 within the block; the first one's
+        number.
+        """
+        first = self.num_states
+        while first + len(rows) > len(self.rows):
+            self._grow_states()
+        last = first + len(rows)
+        self.rows[first:last] = np.where(rows > 0, rows + (first - 1), rows)
+        self.final[first:last] = final
+        self.expanded[first:last] = True
+        self.num_states = last
+        return first
 
     def push(self, handler: int, target: int) -> int:
         """The code for: push ``handler``, go to ``target``."""
@@ -135,6 +149,12 @@ class Tables:
         while self._num_resolved > len(self.resolved):
             self.resolved = _grown(self.resolved, UNRESOLVED)
         return handler
+
+    def _grow_states(self) -> None:
+        self.rows = _grown(self.rows, 0)
+        self.flat = _flat(self.rows)
+        self.expanded = _grown(self.expanded, 0)
+        self.final = _grown(self.final, NO_OUTCOME)
 
     def _action(self, handler: int, target: int, outcome: int) -> int:
         key = (handler, target, outcome)

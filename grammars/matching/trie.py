@@ -10,7 +10,8 @@ Invariant: the nodes below node i are exactly ``range(i + 1, skip[i])``; special
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ class TokenTrie:
         tokens: int32 token ids, grouped by node.
         max_depth: largest depth plus 1 (the longest token in bytes).
         vocabulary: where the tokens come from.
+        shared: what grammars over this vocabulary have in common; grows, and travels nowhere.
     """
 
     byte_N: npt.NDArray[np.uint8]
@@ -39,9 +41,22 @@ class TokenTrie:
     tokens: npt.NDArray[np.int32]
     max_depth: int
     vocabulary: Vocabulary
+    shared: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> tuple[object, ...]:
+        return (self.byte_N, self.depth_N, self.skip_N, self.first_N, self.tokens, self.max_depth, self.vocabulary, {})
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        for name, value in zip(self.__slots__, state, strict=True):
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.byte_N)
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        """The arrays as `walk` takes them."""
+        return (self.byte_N, self.depth_N, self.skip_N, self.first_N, self.tokens)
 
     def tokens_from(self, prefix: bytes) -> list[int]:
         """The ids whose bytes start with ``prefix``, which is not empty."""

@@ -179,3 +179,75 @@ def set_bits(bits: Bits, size: int, wanted: bool, out: npt.NDArray[np.int64]) ->
             if (word >> np.uint32(bit)) & np.uint32(1) and token < size:
                 out[count] = token
                 count += 1
+
+
+@njit(cache=True, nogil=True)
+def overlay(  # noqa: PLR0917 - numba takes no keywords
+    blob: npt.NDArray[np.uint8],
+    begins: Ints,
+    outcomes: Ints,
+    low: int,
+    high: int,
+    depth: int,
+    trie: Arrays,
+    bits: Bits,
+    closed: Ints,
+) -> None:
+    """Set the bits of tokens along words ``low`` to ``high - 1``, of which ``depth`` bytes are read.
+
+    ``closed[i]`` becomes the trie node at which word ``low + i`` ends inside a token, or -1. Bits of tokens that end
+    there are set, or for a forbidden word (outcome -1) cleared.
+    """
+    byte_N, _, skip_N, first_N, tokens = trie
+    for number in range(low, high):
+        closed[number - low] = -1
+        node, end = 0, len(byte_N)
+        last = begins[number + 1]
+        for place in range(begins[number] + depth, last):
+            while node < end and byte_N[node] < blob[place]:
+                node = skip_N[node]
+            if node >= end or byte_N[node] != blob[place]:
+                break
+            is_end = place + 1 == last
+            if outcomes[number] >= 0 or is_end:
+                for index in range(first_N[node], first_N[node + 1]):
+                    token = tokens[index]
+                    if outcomes[number] >= 0:
+                        bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
+                    else:
+                        bits[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
+            if is_end:
+                closed[number - low] = node
+            end = skip_N[node]
+            node += 1
+
+
+@njit(cache=True, nogil=True)
+def measure(  # noqa: PLR0917 - numba takes no keywords
+    state: int, trie: Arrays, tables: Arrays, path: tuple[Ints, ...], lengths: Ints, closes: Ints
+) -> None:
+    """Characters on the way to each trie node, read from ``state``, into which bytes lead that end a character.
+
+    ``lengths[node]`` counts those begun, the last one included where it is not whole yet; -1 where the node is dead.
+    ``closes[node]`` is 1 where the node's byte exits; it is no part of a character then.
+    """
+    byte_N, depth_N, skip_N, _, _ = trie
+    rows = tables[0]
+    path_states, path_lengths, _, _ = path
+    path_states[0], path_lengths[0] = state, 0
+    node = 0
+    while node < len(byte_N):
+        level = depth_N[node]
+        code = rows[path_states[level], byte_N[node]]
+        begun = path_lengths[level] + (1 if path_states[level] == state else 0)
+        if code > 0:
+            lengths[node], closes[node] = begun, 0
+            path_states[level + 1], path_lengths[level + 1] = code, begun
+            node += 1
+            continue
+        is_exit = code < 0
+        for below in range(node, skip_N[node]):
+            lengths[below], closes[below] = -1, 0
+        if is_exit:
+            lengths[node], closes[node] = path_lengths[level], 1
+        node = skip_N[node]

@@ -9,41 +9,44 @@ import numpy as np
 
 from grammars.matching.automaton import PushdownAutomaton
 
-
-def count_words(automaton: PushdownAutomaton, state: int, limit: int) -> int:
-    """The number of words that end at or after ``state``, or ``limit + 1`` where it is larger.
-
-    A choice without end counts as more than any limit, and so does a word that is not remembered: it is free to come.
-    """
-    return _Counting(automaton, limit).from_state(state)
+MAX_COUNTED = 256
+"""Where a state has more words to come than this, all of them being used is not looked for."""
 
 
-class _Counting:
-    """Depth first; a state that is met again while it is open is a choice without end."""
+class Words:
+    """Counts of words to come, by state."""
 
-    def __init__(self, automaton: PushdownAutomaton, limit: int) -> None:
+    def __init__(self, automaton: PushdownAutomaton) -> None:
         self._automaton = automaton
-        self._limit = limit
+        self._counts: dict[int, int] = {}
         self._open: set[int] = set()
-        self._known: dict[int, int] = {}
 
-    def from_state(self, state: int) -> int:
+    def to_come(self, state: int) -> int:
+        """The number of words that end at or after ``state``, or `MAX_COUNTED` + 1 where there are more.
+
+        A choice without end counts as more, and so does a word that is not remembered: it is free to come.
+        """
         if state in self._open:
-            return self._limit + 1
-        known = self._known.get(state)
-        if known is not None:
-            return known
-        self._open.add(state)
+            return MAX_COUNTED + 1
+        known = self._counts.get(state)
+        if known is None:
+            self._open.add(state)
+            known = self._counts[state] = self._counted(state)
+            self._open.discard(state)
+        return known
+
+    def _counted(self, state: int) -> int:
         self._automaton.final(state)
+        row = self._automaton.tables.rows[state]
+        if (row == state).any():
+            return MAX_COUNTED + 1
         total = 0
-        codes, counts = np.unique(self._automaton.tables.rows[state], return_counts=True)
+        codes, counts = np.unique(row, return_counts=True)
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             if code < 0:
                 total += count
             elif code > 0:
-                total += count * self.from_state(code)
-            if total > self._limit:
-                break
-        self._open.discard(state)
-        self._known[state] = min(total, self._limit + 1)
-        return self._known[state]
+                total += count * self.to_come(code)
+            if total > MAX_COUNTED:
+                return MAX_COUNTED + 1
+        return total

@@ -22,6 +22,9 @@ SCHEMAS = [
     {"type": "object", "additionalProperties": {"type": "boolean"}, "required": ["a"]},
     {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "object"}}, "minItems": 2},
     {"type": "string", "pattern": "^(ab|é)+$"},
+    {"type": "string", "minLength": 2, "maxLength": 4},
+    {"type": "array", "items": {"type": "string", "minLength": 1}},
+    {"type": "array", "items": {"enum": ["ab", "aab", "é", "\n", 10, 100]}},
 ]
 
 

@@ -1,0 +1,63 @@
+"""Strings of which only the length is bounded: the automaton of any string, and a count of code points beside it.
+
+A count needs no automaton of its own: a transition into the state between two characters ends one. Invariant: the
+count of a state is the number of whole code points read, and stops mattering where no bound can be missed any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from grammars.json_schema.fixed import CLOSES, Kind, fixed
+from grammars.json_schema.names import Names
+from grammars.matching.hints import Counted
+
+_QUOTE = b'"'[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """From `least` to `most` code points; no upper bound where None."""
+
+    least: int
+    most: int | None
+
+
+class CountedStrings:
+    """Named states of strings with bounded lengths."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        automaton = fixed(Kind.STRING)
+        self._rows = automaton.rows
+        self._between = int(self._rows[automaton.start - 1, _QUOTE])
+
+    def start(self, length: Length, outcome: int) -> list[tuple[int, int]]:
+        """Codes of the first byte."""
+        return [(_QUOTE, self._state(length, outcome, 0, self._between))]
+
+    def expand(self, state: int, length: Length, outcome: int, count: int, inner: int) -> None:
+        """Build the row of a state with ``count`` whole code points read."""
+        inner_row = self._rows[inner - 1]
+        row: npt.NDArray[np.int32] = np.zeros(256, dtype=np.int32)
+        has_room = length.most is None or count < length.most
+        if has_room:
+            for after in np.unique(inner_row[inner_row > 0]).tolist():
+                row[inner_row == after] = self._state(length, outcome, count + (after == self._between), after)
+        if count >= length.least:
+            row[inner_row == CLOSES] = self._names.tables.exit(outcome)
+        self._names.tables.set_dense_row(state, row)
+        if inner == self._between:
+            self._names.tables.hints[state] = Counted(
+                plain=self._names.fixed_state(Kind.STRING, outcome, inner),
+                most=None if length.most is None else length.most - count,
+                least=max(length.least - count, 0),
+            )
+
+    def _state(self, length: Length, outcome: int, count: int, inner: int) -> int:
+        if length.most is None and count >= length.least:
+            return self._names.fixed_state(Kind.STRING, outcome, inner)
+        return self._names.state(("counted", length, outcome, count, inner))

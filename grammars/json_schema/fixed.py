@@ -1,0 +1,74 @@
+"""Automata that nearly every schema uses, built once per process: any string, any key, any number, any integer.
+
+Invariant: a fixed automaton never changes, and its states are numbered alike in every grammar.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from grammars.matching.tables import NO_OUTCOME
+from grammars.regular import ANY_TEXT, build, concat, json_string, literal, optional
+from grammars.regular.numbers import integer, number
+
+CLOSES = -1
+"""The code of the closing quote."""
+_QUOTE = b'"'[0]
+
+
+class Kind(enum.Enum):
+    """Which language."""
+
+    STRING = "string"
+    KEY = "key"
+    NUMBER = "number"
+    INTEGER = "integer"
+    PLAIN_INTEGER = "plain integer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FixedAutomaton:
+    """All rows of an automaton.
+
+    Attributes:
+        rows: int32 [S, 256]; states count from 1, 0 is dead, CLOSES ends a string.
+        final: 0 where a number may end, else NO_OUTCOME.
+        start: the state before the first byte.
+    """
+
+    rows: npt.NDArray[np.int32]
+    final: npt.NDArray[np.int32]
+    start: int
+
+
+@cache
+def fixed(kind: Kind) -> FixedAutomaton:
+    """The automaton of a kind."""
+    quoted = kind in (Kind.STRING, Kind.KEY)
+    automaton = build(
+        {
+            Kind.STRING: json_string(ANY_TEXT),
+            Kind.KEY: json_string(ANY_TEXT, escapes="canonical"),
+            Kind.NUMBER: number(),
+            Kind.INTEGER: concat(integer(), optional(literal(".0"))),
+            Kind.PLAIN_INTEGER: integer(),
+        }[kind]
+    )
+    rows = []
+    final = []
+    state = 1
+    while state < automaton.num_states:
+        row = automaton.row(state).copy()
+        if quoted and automaton.accepting(int(row[_QUOTE])):
+            row[_QUOTE] = CLOSES
+        rows.append(row)
+        final.append(0 if automaton.accepting(state) and not quoted else NO_OUTCOME)
+        state += 1
+    return FixedAutomaton(
+        rows=np.array(rows, dtype=np.int32), final=np.array(final, dtype=np.int32), start=automaton.start
+    )

@@ -1,0 +1,66 @@
+"""What the numbered states and handlers of a table stand for.
+
+Invariant: equal names have one number, and a number keeps its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from grammars.json_schema.fixed import CLOSES, Kind, fixed
+from grammars.matching.hints import Shared
+from grammars.matching.tables import NO_OUTCOME, Tables
+
+Name = tuple[Any, ...]
+"""What kind of state or handler it is, and of what."""
+
+
+class Names:
+    """Names of one source's states and handlers; `tables` are those that they are numbered in."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self._states: list[Name] = [()]
+        self._state_ids: dict[Name, int] = {}
+        self._handlers: list[Name] = [()]
+        self._handler_ids: dict[Name, int] = {}
+        self._blocks: dict[tuple[Kind, int], int] = {}
+
+    def state(self, name: Name) -> int:
+        """The number of a state, which is new where the name is."""
+        state = self._state_ids.get(name)
+        if state is None:
+            state = self._state_ids[name] = self.tables.add_state()
+            self._states.append(name)
+        return state
+
+    def handler(self, name: Name, num_outcomes: int, num_remembered: int = 0) -> int:
+        """The number of a handler, which is new where the name is."""
+        handler = self._handler_ids.get(name)
+        if handler is None:
+            handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, num_remembered)
+            self._handlers.append(name)
+        return handler
+
+    def state_name(self, state: int) -> Name:
+        """The name of a state."""
+        return self._states[state]
+
+    def handler_name(self, handler: int) -> Name:
+        """The name of a handler."""
+        return self._handlers[handler]
+
+    def fixed_state(self, kind: Kind, outcome: int, inner: int) -> int:
+        """A state of a fixed automaton that ends with ``outcome``; its rows are there at once."""
+        first = self._blocks.get((kind, outcome))
+        if first is None:
+            automaton = fixed(kind)
+            rows = np.where(automaton.rows == CLOSES, self.tables.exit(outcome), automaton.rows)
+            final = np.where(automaton.final == NO_OUTCOME, NO_OUTCOME, outcome).astype(np.int32)
+            first = self._blocks[kind, outcome] = self.tables.add_block(rows.astype(np.int32), final)
+            self._states.extend(("fixed", kind, place) for place in range(1, len(rows) + 1))
+            for place in range(len(rows)):
+                self.tables.hints[first + place] = Shared(key=(kind, outcome, place))
+        return first + inner - 1
