@@ -5,8 +5,6 @@ Invariant: everything that an engine needs is made here and handed in; nothing b
 
 from __future__ import annotations
 
-import torch
-
 from decoding.pipeline import LogitsPipeline
 from drafters.none import NoDrafter
 from drafters.protocol import Drafter
@@ -23,6 +21,7 @@ from engine.models.base import CausalModel
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler, SchedulerLimits
 from engine.stats import Totals
+from engine.threads import ComputeThreads
 
 
 def build_engine(config: EngineConfig, files: ModelFiles, *, num_tokens: int | None = None) -> Engine:
@@ -33,8 +32,7 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, num_tokens: int | N
     """
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
-    if device.type == "cpu":
-        torch.set_num_threads(compute_threads(config))
+    threads = compute_threads(config, device)
     model = load_model(
         files,
         dtype=dtype,
@@ -44,7 +42,9 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, num_tokens: int | N
         attention=config.attention,
         seed=config.seed,
     )
-    return assemble(config, model, name=files.name, eos_token_ids=files.eos_token_ids, num_tokens=num_tokens)
+    return assemble(
+        config, model, name=files.name, eos_token_ids=files.eos_token_ids, num_tokens=num_tokens, threads=threads
+    )
 
 
 def assemble(
@@ -55,6 +55,7 @@ def assemble(
     eos_token_ids: tuple[int, ...],
     num_tokens: int | None = None,
     drafter: Drafter | None = None,
+    threads: ComputeThreads | None = None,
 ) -> Engine:
     """An engine around a loaded model."""
     context_length = min(config.context_length or model.context_length, model.context_length)
@@ -85,7 +86,7 @@ def assemble(
     return Engine(
         card=card,
         config=config,
-        runner=ModelRunner(model, KVCache(model.kv_shapes, blocks, model.dtype, model.device)),
+        runner=ModelRunner(model, KVCache(model.kv_shapes, blocks, model.dtype, model.device), threads),
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
         drafter=GuardedDrafter(drafter or NoDrafter(), model.vocab_size),

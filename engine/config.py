@@ -40,7 +40,8 @@ class EngineConfig:
         prefix_cache: reuse the KV of earlier prompts and outputs.
         watermark: share of the blocks that admission leaves free for running sequences to grow.
         draft_nodes: most nodes of a draft tree, the last known token included; 1 is plain decoding.
-        threads: compute threads; None for the number of physical cores.
+        threads: compute threads; None for up to the number of physical cores, fewer while others need the cores too. A
+            fixed number makes timings and last bits reproducible.
         seed: seed of dummy weights.
     """
 

@@ -1,6 +1,6 @@
 """What "auto" means on this machine: device, compute dtype, threads, token budget.
 
-Invariant: pure functions of the configuration and the machine.
+Invariant: functions of the configuration and the machine; only `compute_threads` changes anything.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import torch
 
 from decoding.errors import ModelLoadError
 from engine.config import DType, EngineConfig
+from engine.threads import ComputeThreads
 
 _NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 _CPU_BATCH_TOKENS = 256
@@ -47,9 +48,15 @@ def resolve_dtype(name: DType, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
-def compute_threads(config: EngineConfig) -> int:
-    """Threads for compute on the CPU: the flag, else the physical cores."""
-    return config.threads or int(torch.cpu.get_capabilities().get("num_physical_cores", torch.get_num_threads()))
+def compute_threads(config: EngineConfig, device: torch.device) -> ComputeThreads | None:
+    """Set the threads that compute on a CPU: the flag's number for good, else up to the physical cores, adapted."""
+    if device.type != "cpu":
+        return None
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+        return None
+    most = int(torch.cpu.get_capabilities().get("num_physical_cores", torch.get_num_threads()))
+    return ComputeThreads(most, torch.set_num_threads)
 
 
 def batch_tokens(config: EngineConfig, device: torch.device) -> int:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contextlib import nullcontext
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,20 +16,23 @@ import torch
 from engine.forward import ForwardInput
 from engine.kv_cache import BLOCK_SIZE, KVCache
 from engine.models.base import CausalModel
+from engine.threads import ComputeThreads
 
 
 class ModelRunner:
-    """A model with the KV cache that it was given."""
+    """A model with the KV cache that it was given; ``threads`` adapts compute on a CPU, None leaves it alone."""
 
-    def __init__(self, model: CausalModel, cache: KVCache) -> None:
+    def __init__(self, model: CausalModel, cache: KVCache, threads: ComputeThreads | None = None) -> None:
         self.model = model
         self.cache = cache
+        self._measured = threads.measured if threads else nullcontext
 
     @torch.inference_mode()
     def forward(self, batch: ForwardInput) -> torch.Tensor:
         """Logits [R, V] of the batch's rows; keys and values of its tokens are in the cache afterwards."""
-        hidden_TE = self.model.hidden(batch, self.cache)
-        return self.model.logits(hidden_TE.index_select(0, batch.rows_R))
+        with self._measured():
+            hidden_TE = self.model.hidden(batch, self.cache)
+            return self.model.logits(hidden_TE.index_select(0, batch.rows_R))
 
     @torch.inference_mode()
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:

@@ -5,6 +5,7 @@ Invariant: importing this module imports no torch; calling its functions does.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from decoding.errors import ModelLoadError
@@ -37,6 +38,8 @@ def load_tokens(files: ModelFiles) -> TokenTrie:
 
 def build(config: EngineConfig, files: ModelFiles, trie: TokenTrie) -> Engine:
     """The engine of a model. Raises ModelLoadError."""
+    # Read when torch loads OpenMP: threads that wait spin for some 0.1 ms, then sleep (engine/README.md has figures).
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     from engine.build import build_engine  # noqa: PLC0415 - imports torch
 
     num_tokens = trie.vocabulary.num_tokens
