@@ -6,7 +6,6 @@ Invariant: the only file of the step that touches device memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from contextlib import nullcontext
 
 import numpy as np
