@@ -30,20 +30,19 @@ def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
     if whitespace is None:
         known = ", ".join(pb.WhitespacePolicy.keys())
         raise InvalidRequestError("constraint.whitespace", f"has the unknown value {message.whitespace}; use {known}")
-    match message.WhichOneof("kind"):
-        case "json_schema":
-            kind, text, values = ConstraintKind.JSON_SCHEMA, message.json_schema, ()
-        case "json_object":
-            kind, text, values = ConstraintKind.JSON_OBJECT, "", ()
-        case "regex":
-            kind, text, values = ConstraintKind.REGEX, message.regex, ()
-        case "choices":
-            kind, text, values = ConstraintKind.CHOICES, "", tuple(message.choices.values)
-        case _:
-            raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
+    name = message.WhichOneof("kind")
+    if name is None:
+        raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
+    kind = ConstraintKind(name)
     if message.whitespace and kind in (ConstraintKind.REGEX, ConstraintKind.CHOICES):
         raise InvalidRequestError("constraint.whitespace", f"means nothing beside {kind.value}; leave it unset")
-    return ConstraintSpec(kind=kind, text=text, values=values, whitespace=whitespace, best_effort=message.best_effort)
+    return ConstraintSpec(
+        kind=kind,
+        text=message.json_schema or message.regex,
+        values=tuple(message.choices.values),
+        whitespace=whitespace,
+        best_effort=message.best_effort,
+    )
 
 
 class ConstraintCatalog:

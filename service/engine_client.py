@@ -1,71 +1,55 @@
-"""The service's side of the engine's process: requests in, events out, and whether it lives.
+"""The service's side of the engine: requests in, events out, and whether it lives.
 
-Two threads move messages, so that neither a full pipe nor a large pickle holds up the event loop. Invariant: every
-request that was submitted ends: by its events, by an abort when its submitter leaves, or with UnavailableError when the
-engine dies or makes no progress.
+Invariant: every request that was submitted ends: by its events, by an abort when its submitter leaves, or with
+UnavailableError when the engine dies or makes no progress.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import multiprocessing
-import queue
-import threading
-from collections.abc import AsyncIterator, Coroutine
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
-from typing import Any, Self
+from collections.abc import AsyncIterator
+from typing import Self
 
 from decoding.errors import EspalierError, ModelLoadError, UnavailableError
 from engine.config import ModelCard
 from engine.loading.files import ModelFiles
 from engine.stats import EngineStats
 from grammars.matching.trie import TokenTrie
+from service.engine_child import EngineChild
 from service.engine_messages import (
     Abort,
     Answer,
     BuildFailed,
-    Command,
     DefineGrammar,
     DropGrammar,
     Found,
     Ping,
     Ready,
     Report,
-    Shutdown,
     Submit,
     Tokens,
 )
-from service.engine_process import EngineSetup, run_engine
+from service.engine_process import EngineSetup
 from service.engine_streams import EventStream
-
-log = logging.getLogger(__name__)
-
-CLOSE_S = 5.0
-"""How long the process may take to end before it is killed."""
 
 
 class EngineClient:
     """One engine in a process of its own: `start`, await `files`, `tokens`, `ready`, then `submit`, at last `close`."""
 
-    def __init__(self, process: SpawnProcess, connection: Connection, *, stall_s: float) -> None:
-        self._process = process
+    def __init__(self, child: EngineChild, *, stall_s: float) -> None:
+        self._child = child
         self._stall_s = stall_s
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, EventStream] = {}
-        self._outbox: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._files: asyncio.Future[ModelFiles] = self._loop.create_future()
         self._tokens: asyncio.Future[TokenTrie] = self._loop.create_future()
         self._ready: asyncio.Future[ModelCard] = self._loop.create_future()
         self._failure: asyncio.Future[str] = self._loop.create_future()
         self._steps = 0
         self._progress_at = self._loop.time()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._watch())]
         self.stats: EngineStats | None = None
-        threading.Thread(target=self._receive, args=(connection,), name="engine-answers", daemon=True).start()
-        threading.Thread(target=self._deliver, args=(connection,), name="engine-commands", daemon=True).start()
 
     @classmethod
     async def start(cls, setup: EngineSetup, *, stall_s: float) -> Self:
@@ -74,7 +58,12 @@ class EngineClient:
         An engine that makes no progress for ``stall_s`` seconds while it has work, or does not answer for so long, is
         given up and killed.
         """
-        return cls(*await asyncio.to_thread(_spawn, setup), stall_s=stall_s)
+        return cls(await EngineChild.start(setup), stall_s=stall_s)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the engine."""
+        return self._child.pid
 
     async def files(self) -> ModelFiles:
         """Wait until the model is on disk. Raises ModelLoadError."""
@@ -85,17 +74,8 @@ class EngineClient:
         return await asyncio.shield(self._tokens)
 
     async def ready(self) -> ModelCard:
-        """Wait until the engine is built; what was loaded. To be awaited once. Raises ModelLoadError."""
-        card = await asyncio.shield(self._ready)
-        self._progress_at = self._loop.time()
-        self._run(self._watch())
-        return card
-
-    @property
-    def pid(self) -> int:
-        """Process id of the engine."""
-        assert self._process.pid is not None
-        return self._process.pid
+        """Wait until the engine is built; what was loaded. Raises ModelLoadError."""
+        return await asyncio.shield(self._ready)
 
     async def failure(self) -> str:
         """Wait until the engine is dead; why."""
@@ -113,13 +93,13 @@ class EngineClient:
         if not self._streams:
             self._progress_at = self._loop.time()
         stream = self._streams[request_id] = EventStream(submit.request.n)
-        self._outbox.put(submit)
+        self._child.send(submit)
         try:
             await stream.admitted()
             yield stream
         finally:
             if self._streams.pop(request_id, None) is not None and not stream.is_finished:
-                self._outbox.put(Abort(request_id=request_id))
+                self._child.send(Abort(request_id=request_id))
 
     def cut_off(self, error: EspalierError) -> None:
         """Fail every running request with ``error``; their submitters then leave, which aborts them."""
@@ -128,41 +108,26 @@ class EngineClient:
 
     def define_grammar(self, key: str, packed: bytes) -> None:
         """Keep a grammar in the engine's process for the requests that are submitted after this."""
-        self._outbox.put(DefineGrammar(key=key, packed=packed))
+        self._child.send(DefineGrammar(key=key, packed=packed))
 
     def drop_grammar(self, key: str) -> None:
         """Forget a defined grammar; requests that run with it keep it."""
-        self._outbox.put(DropGrammar(key=key))
+        self._child.send(DropGrammar(key=key))
+
+    def kill(self) -> None:
+        """End the process now, whatever it does."""
+        self._child.kill()
 
     async def close(self) -> None:
         """End the process: one that loads by force, one that serves kindly at first. Idempotent."""
         for task in self._tasks:
             task.cancel()
-        if self._ready.done():
-            self._outbox.put(Shutdown())
-            await asyncio.to_thread(self._process.join, CLOSE_S)
-        self.kill()
-        await asyncio.to_thread(self._process.join)
-        self._outbox.put(None)
+        await self._child.close(kindly=self._ready.done())
 
-    def kill(self) -> None:
-        """End the process now, whatever it does."""
-        self._process.kill()
-
-    def _receive(self, connection: Connection) -> None:
-        """Thread: answers to the event loop, until the pipe ends."""
-        with contextlib.suppress(RuntimeError):  # the loop was closed
-            try:
-                while True:
-                    self._loop.call_soon_threadsafe(self._take, connection.recv())
-            except (EOFError, OSError):
-                self._loop.call_soon_threadsafe(lambda: self._run(self._bury()))
-
-    def _deliver(self, connection: Connection) -> None:
-        """Thread: commands to the process, until None or the pipe ends."""
-        with contextlib.suppress(OSError):
-            while (command := self._outbox.get()) is not None:
-                connection.send(command)
+    async def _listen(self) -> None:
+        async for answer in self._child.answers():
+            self._take(answer)
+        self._fail(f"its process ended with exit code {await self._child.exit_code()}")
 
     def _take(self, answer: Answer) -> None:
         match answer:
@@ -191,8 +156,10 @@ class EngineClient:
 
     async def _watch(self) -> None:
         """Give the engine up where it makes no progress. A ping has even an idle engine report."""
+        await asyncio.wait([self._ready])
+        self._progress_at = self._loop.time()
         while not self._failure.done():
-            self._outbox.put(Ping())
+            self._child.send(Ping())
             asked_at = self._loop.time()
             await asyncio.sleep(self._stall_s / 4)
             if self._loop.time() - asked_at > self._stall_s / 2:  # it was us who were stopped
@@ -200,10 +167,6 @@ class EngineClient:
             if self._loop.time() - self._progress_at > self._stall_s:
                 self._fail(f"it made no progress for {self._stall_s:g} s with {len(self._streams)} requests to serve")
                 self.kill()
-
-    async def _bury(self) -> None:
-        await asyncio.to_thread(self._process.join)
-        self._fail(f"its process ended with exit code {self._process.exitcode}")
 
     def _fail(self, reason: str) -> None:
         if self._failure.done():
@@ -222,18 +185,3 @@ class EngineClient:
 
     def _death(self) -> UnavailableError:
         return UnavailableError(f"the engine is dead ({self._failure.result()}); retry when the server was restarted")
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _spawn(setup: EngineSetup) -> tuple[SpawnProcess, Connection]:
-    """Start the process. Blocks until it has read its arguments."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=run_engine, args=(theirs, setup), name="espalier-engine", daemon=True)
-    process.start()
-    theirs.close()  # so that the pipe ends with the process
-    return process, ours
