@@ -55,9 +55,13 @@ def assemble(
     eos_token_ids: tuple[int, ...],
     num_tokens: int | None = None,
     drafter: Drafter | None = None,
+    draft_nodes: int = 1,
     threads: ComputeThreads | None = None,
 ) -> Engine:
-    """An engine around a loaded model."""
+    """An engine around a loaded model.
+
+    ``drafter`` guesses trees of at most ``draft_nodes`` nodes, the last known token included; 1 is plain decoding.
+    """
     context_length = min(config.context_length or model.context_length, model.context_length)
     blocks = num_blocks(
         config, shapes=model.kv_shapes, dtype=model.dtype, device=model.device, context_length=context_length
@@ -81,7 +85,7 @@ def assemble(
         chunked_prefill=config.chunked_prefill,
         prefix_cache=config.prefix_cache,
         watermark=config.watermark,
-        draft_nodes=config.draft_nodes,
+        draft_nodes=draft_nodes,
     )
     return Engine(
         card=card,

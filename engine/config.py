@@ -39,7 +39,6 @@ class EngineConfig:
         chunked_prefill: split prompts over steps; off computes each prompt in one step, whatever its length.
         prefix_cache: reuse the KV of earlier prompts and outputs.
         watermark: share of the blocks that admission leaves free for running sequences to grow.
-        draft_nodes: most nodes of a draft tree, the last known token included; 1 is plain decoding.
         threads: compute threads; None for up to the number of physical cores, fewer while others need the cores too. A
             fixed number makes timings and last bits reproducible.
         seed: seed of dummy weights.
@@ -62,12 +61,11 @@ class EngineConfig:
     chunked_prefill: bool = True
     prefix_cache: bool = True
     watermark: float = 0.01
-    draft_nodes: int = 1
     threads: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        at_least_one = ("max_running", "max_waiting_requests", "max_waiting_tokens", "draft_nodes")
+        at_least_one = ("max_running", "max_waiting_requests", "max_waiting_tokens")
         optional = ("context_length", "kv_cache_tokens", "max_batch_tokens", "threads")
         for name in (*at_least_one, *optional):
             value = getattr(self, name)

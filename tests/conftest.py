@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import settings
 
 from engine.loading.files import ModelFiles
+
+# Read when torch loads OpenMP: threads that wait sleep soon, so that tests do not fight with the servers they start.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 # Timings never decide a test.
 settings.register_profile("espalier", deadline=None)

@@ -96,10 +96,17 @@ def reference_tokens(request: GenerationRequest, sample_index: int = 0, **config
     return run(engine)["alone", sample_index].tokens
 
 
-def make_engine(drafter: object | None = None, model: ToyModel | None = None, **config: object) -> Engine:
+def make_engine(
+    drafter: object | None = None, model: ToyModel | None = None, draft_nodes: int = 1, **config: object
+) -> Engine:
     defaults: dict[str, object] = {"kv_cache_tokens": 2048, "max_batch_tokens": 64, "max_running": 16}
     return assemble(
-        EngineConfig(**(defaults | config)), model or ToyModel(), name="toy", eos_token_ids=(EOS,), drafter=drafter
+        EngineConfig(**(defaults | config)),
+        model or ToyModel(),
+        name="toy",
+        eos_token_ids=(EOS,),
+        drafter=drafter,
+        draft_nodes=draft_nodes,
     )
 
 

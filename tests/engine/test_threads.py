@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from engine.threads import ComputeThreads
@@ -54,7 +56,7 @@ def test_a_busy_machine_is_tried_again_ever_more_rarely(machine):
     counts = machine.run(threads, 20 * 60)
     assert counts.count(2) / len(counts) < 0.02
     gaps = [index for index, count in enumerate(counts) if count == 2]
-    assert max(second - first for first, second in zip(gaps, gaps[1:], strict=False)) > 20 * 15
+    assert max(second - first for first, second in itertools.pairwise(gaps)) > 20 * 15
 
 
 def test_all_threads_come_back_when_the_others_have_gone(machine):
