@@ -42,7 +42,7 @@ def check_ids(field: str, ids: Iterable[int], model: ServingModel) -> None:
 
 async def _text_prompt(text: str, model: ServingModel) -> tuple[int, ...]:
     check_at_most("text", len(text.encode()), model.limits.max_text_bytes, "bytes")
-    return await model.tokenizer.encode(text, add_special_tokens=True) if text else ()
+    return await model.tokenizer.encode_prompt(text) if text else ()
 
 
 def _token_prompt(tokens: pb.TokenPrompt, model: ServingModel) -> tuple[int, ...]:

@@ -22,7 +22,11 @@ T = TypeVar("T")
 
 
 class PromptTokenizer:
-    """Text and chat messages to token ids and back. One thread works for all callers, in turn."""
+    """Text and chat messages to token ids and back.
+
+    One thread works on prompts, another on what is asked for its own sake, so that a flood of the latter delays no
+    generation.
+    """
 
     def __init__(self, files: ModelFiles) -> None:
         self._tokenizer = Tokenizer.from_file(str(files.tokenizer))
@@ -32,16 +36,17 @@ class PromptTokenizer:
         self._template = (
             ChatTemplate(files.chat_template, _special_tokens(files)) if files.chat_template is not None else None
         )
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
+        self._prompts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prompts")
+        self._others = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
 
     @property
     def has_chat_template(self) -> bool:
         """Whether `encode_chat` works."""
         return self._template is not None
 
-    async def encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
-        """Token ids; with ``add_special_tokens`` the ones that the tokenizer puts around a prompt are among them."""
-        return await self._run(lambda: self._encode(text, add_special_tokens=add_special_tokens))
+    async def encode_prompt(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text prompt, with the special tokens that the tokenizer puts around it."""
+        return await _run(self._prompts, lambda: self._encode(text, add_special_tokens=True))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Token ids of the prompt that the model's template makes of the messages.
@@ -52,24 +57,29 @@ class PromptTokenizer:
         if template is None:
             raise PreconditionError("the model has no chat template; send the prompt as text")
         # The template writes the special tokens itself.
-        return await self._run(lambda: self._encode(template.render(messages), add_special_tokens=False))
+        return await _run(self._prompts, lambda: self._encode(template.render(messages), add_special_tokens=False))
 
     async def encode_words(self, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """The token sequences of each word as it stands and after a space, without repeats."""
         spellings = [spelling for word in words for spelling in (word, f" {word}")]
-        encoded = await self._run(lambda: self._tokenizer.encode_batch_fast(spellings, add_special_tokens=False))
+        encode = self._tokenizer.encode_batch_fast
+        encoded = await _run(self._prompts, lambda: encode(spellings, add_special_tokens=False))
         return tuple(dict.fromkeys(tuple(encoding.ids) for encoding in encoded))
+
+    async def encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
+        """Token ids of any text; with ``add_special_tokens`` as of a prompt."""
+        return await _run(self._others, lambda: self._encode(text, add_special_tokens=add_special_tokens))
 
     async def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         """The text that the tokenizer itself makes of the ids."""
-        (text,) = await self._run(
-            lambda: self._tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
-        )
+        decode = self._tokenizer.decode_batch
+        (text,) = await _run(self._others, lambda: decode([list(ids)], skip_special_tokens=skip_special_tokens))
         return text
 
     def close(self) -> None:
         """Drop what has not begun."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._prompts, self._others):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
@@ -79,8 +89,9 @@ class PromptTokenizer:
             return (self._bos, *ids)
         return ids
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+async def _run(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
 def _special_tokens(files: ModelFiles) -> dict[str, str]:

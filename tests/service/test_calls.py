@@ -121,7 +121,7 @@ async def test_a_slow_reader_holds_up_nobody_and_loses_nothing(run_server):
         assert sum(len(event.delta.token_ids) for event in await rest(slow)) == 8000
 
 
-async def test_a_flood_of_tokenising_does_not_starve_a_stream(run_server):
+async def test_a_flood_of_tokenising_starves_neither_a_stream_nor_a_new_prompt(run_server):
     """Order of events, not times: the stream is over while most of the flood still waits."""
     async with run_server(engine={"step_s": 0.002}) as server:
         text = "the quick brown fox jumps over the lazy dog " * 20_000
@@ -130,8 +130,8 @@ async def test_a_flood_of_tokenising_does_not_starve_a_stream(run_server):
             for _ in range(30)
         ]
         await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
-        ids = pb.GenerateRequest(tokens=pb.TokenPrompt(ids=[70]), sampling=endless(context=100).sampling)
-        deltas = [event for event in await rest(streaming(server, ids)) if event.HasField("delta")]
+        events = await rest(streaming(server, endless(context=100)))
+        deltas = [event for event in events if event.HasField("delta")]
         assert sum(len(event.delta.token_ids) for event in deltas) == 100
         assert len(deltas) > 10
         assert sum(task.done() for task in flood) < 25
@@ -145,7 +145,7 @@ async def _awaited(call):
 
 async def test_an_unexpected_error_is_internal_with_an_id_and_the_server_goes_on(run_server, monkeypatch, caplog):
     async with run_server() as server:
-        monkeypatch.setattr(type(server.model.tokenizer), "encode", _broken)
+        monkeypatch.setattr(type(server.model.tokenizer), "encode_prompt", _broken)
         with caplog.at_level(logging.ERROR), pytest.raises(grpc.aio.AioRpcError) as caught:
             await server.generation.Generate(pb.GenerateRequest(text="ab"))
         assert caught.value.code() == grpc.StatusCode.INTERNAL

@@ -60,14 +60,15 @@ def variant(tiny_model_dir, tmp_path):
 async def test_text_prompts_are_tokenised_as_transformers_does(variant, bos_processor, text):
     files, reference = variant(bos_processor=bos_processor)
     tokenizer = PromptTokenizer(files)
-    assert list(await tokenizer.encode(text, add_special_tokens=True)) == reference(text)["input_ids"]
+    assert list(await tokenizer.encode_prompt(text)) == reference(text)["input_ids"]
+    assert await tokenizer.encode(text, add_special_tokens=True) == await tokenizer.encode_prompt(text)
     plain = reference(text, add_special_tokens=False)["input_ids"]
     assert list(await tokenizer.encode(text, add_special_tokens=False)) == plain
 
 
 async def test_a_bos_token_that_only_the_configuration_asks_for_is_added_once(variant):
     tokenizer = PromptTokenizer(variant(add_bos_token=True)[0])
-    (bos, *rest) = await tokenizer.encode("tree", add_special_tokens=True)
+    (bos, *rest) = await tokenizer.encode_prompt("tree")
     assert (bos, tuple(rest)) == (1, await tokenizer.encode("tree", add_special_tokens=False))
 
 
