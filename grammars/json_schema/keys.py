@@ -4,7 +4,8 @@
     its keys      not named, told apart by     one named key each, declared ones first,
                   languages they are in        in the order in which they must come
 
-Invariant: classes are disjoint and together hold every key; all keys of a class are in the same `KeySet`s.
+Sets of classes are bit sets. Invariant: classes are disjoint and together hold every key; all keys of a class are in
+the same `KeySet`s.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from decoding.errors import UnsupportedConstraintError
 from grammars.json_schema.atoms import UNBOUNDED, KeySet
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.languages import Languages
+from grammars.json_schema.spelling import SpelledWords
 
 MAX_REST_CLASSES = 256
 MAX_NAMED = 64
@@ -25,77 +27,78 @@ class KeyClasses:
     """Classes of the keys that ``key_sets`` tell apart.
 
     Attributes:
-        names: the named keys.
-        index_of: the place of each in `names`.
-        all: bit set of all of them.
         rest: a formula over strings for each class of other keys.
+        names: the named keys.
+        all: every class.
+        named: the classes of named keys.
+        spelled: the names as they are written.
     """
 
-    def __init__(self, languages: Languages, declared: Iterable[str], key_sets: Iterable[KeySet]) -> None:
-        key_sets = tuple(dict.fromkeys(key_sets))
+    def __init__(self, languages: Languages, declared: Iterable[str], key_sets: tuple[KeySet, ...]) -> None:
         ordered = dict.fromkeys(declared)
-        self._declared = (1 << len(ordered)) - 1
-        ordered.update(dict.fromkeys(name for keys in key_sets for name in sorted(keys.names)))
+        num_declared = len(ordered)
+        for keys in key_sets:
+            ordered.update(dict.fromkeys(keys.names if len(keys.names) == 1 else sorted(keys.names)))
         self.rest, vectors, few = _rest_classes(languages, tuple(ordered), key_sets)
         ordered.update(dict.fromkeys(few))
         self.names = tuple(ordered)
-        self.index_of = {name: index for index, name in enumerate(self.names)}
-        self.all = (1 << len(self.names)) - 1
-        self._names_in: dict[KeySet, int] = {}
-        self._rest_in: dict[KeySet, int] = {}
-        for keys in key_sets:
-            named = rest = 0
-            for index, name in enumerate(self.names):
-                if (name in keys.names or any(languages.contains(f, name) for f in keys.languages)) != keys.negated:
-                    named |= 1 << index
-            for index, vector in enumerate(vectors):
-                if any(language in vector for language in keys.languages) != keys.negated:
-                    rest |= 1 << index
-            self._names_in[keys] = named
-            self._rest_in[keys] = rest
+        num_rest = len(self.rest)
+        self.rest_bits = (1 << num_rest) - 1
+        self.all = (1 << (num_rest + len(self.names))) - 1
+        self._declared = ((1 << num_declared) - 1) << num_rest
+        self._class_of = {name: num_rest + index for index, name in enumerate(self.names)}
+        self._within = {keys: self._members(languages, keys, vectors) for keys in key_sets}
+        self.spelled = SpelledWords(self.names)
 
-    def contains(self, keys: KeySet, key_class: int) -> bool:
-        """Whether the class lies in ``keys``."""
-        if key_class < len(self.rest):
-            return bool(self._rest_in[keys] >> key_class & 1)
-        return bool(self._names_in[keys] >> (key_class - len(self.rest)) & 1)
+    def class_of(self, name: str) -> int:
+        """The class of a named key."""
+        return self._class_of[name]
 
-    def may_come(self, keys: KeySet, remaining: int) -> bool:
-        """Whether a key of ``keys`` may still come."""
-        return bool(self._names_in[keys] & remaining or self._rest_in[keys])
+    def within(self, keys: KeySet) -> int:
+        """The classes that lie in ``keys``, one of the sets given at construction."""
+        return self._within[keys]
 
     def most(self, remaining: int) -> int:
         """How many members may still come."""
         return UNBOUNDED if self.rest else remaining.bit_count()
 
-    def members(self, keys: KeySet, remaining: int) -> Iterator[int]:
-        """The classes within ``keys`` that may still come."""
-        return (key_class for key_class in self.coming(remaining) if self.contains(keys, key_class))
+    def coming(self, remaining: int, needed: int) -> int:
+        """The classes that may come next so that the needed ones still may come after: up to the first needed one.
 
-    def coming(self, remaining: int) -> Iterator[int]:
-        """The classes that may still come: named ones in order, then the others."""
-        offset = len(self.rest)
-        for index in range(len(self.names)):
-            if remaining >> index & 1:
-                yield offset + index
-        yield from range(offset)
-
-    def bit(self, key_class: int) -> int:
-        """The bit of a named key; 0 for a class of others."""
-        index = key_class - len(self.rest)
-        return 1 << index if index >= 0 else 0
+        Declared names come in order, before all others.
+        """
+        awaited = needed & self._declared
+        if awaited:
+            return remaining & (2 * (awaited & -awaited) - 1) & self._declared
+        return remaining
 
     def after(self, remaining: int, key_class: int) -> int:
-        """The named keys that may still come after a key of ``key_class``: declared ones come in order, before all
-        others.
-        """
-        index = key_class - len(self.rest)
-        if index < 0:
-            return remaining & ~self._declared
-        bit = 1 << index
+        """The classes that may still come after a key of ``key_class``."""
+        bit = 1 << key_class
         if bit & self._declared:
-            return remaining & ~(2 * bit - 1)
-        return remaining & ~self._declared & ~bit
+            return remaining & ~(2 * bit - 1 & self._declared)
+        return remaining & ~self._declared & ~(bit & ~self.rest_bits)
+
+    def _members(self, languages: Languages, keys: KeySet, vectors: tuple[frozenset[int], ...]) -> int:
+        members = 0
+        for name in keys.names:
+            members |= 1 << self._class_of[name]
+        if keys.languages:
+            for name, key_class in self._class_of.items():
+                if any(languages.contains(language, name) for language in keys.languages):
+                    members |= 1 << key_class
+            for index, vector in enumerate(vectors):
+                if any(language in vector for language in keys.languages):
+                    members |= 1 << index
+        return self.all & ~members if keys.negated else members
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of the set bits, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 def _rest_classes(
@@ -107,8 +110,9 @@ def _rest_classes(
     """
     strings = languages.strings
     distinct = dict.fromkeys(language for keys in key_sets for language in keys.languages)
-    everything = strings.negate(languages.words(names)) if distinct else TRUE
-    classes: list[tuple[int, frozenset[int]]] = [(everything, frozenset())]
+    if not distinct:
+        return (TRUE,), (frozenset(),), []
+    classes: list[tuple[int, frozenset[int]]] = [(strings.negate(languages.words(names)), frozenset())]
     for language in distinct:
         parts = []
         for formula, vector in classes:
@@ -121,7 +125,7 @@ def _rest_classes(
             )
     large, few = [], []
     for formula, vector in classes:
-        words = languages.enumerated(formula, MAX_NAMED) if formula != TRUE else None
+        words = languages.enumerated(formula, MAX_NAMED)
         if words is None:
             large.append((formula, vector))
         else:

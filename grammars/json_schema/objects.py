@@ -1,8 +1,7 @@
 """Objects by derivatives: what is asked of the members still to come, after each member.
 
-The keys of one object fall into *classes*: each key that the schema names is a class, and the others are told apart
-only by which of the schema's key languages they are in. A state is which named keys may still come and what is still
-asked.
+What a formula asks of single members, or that a key comes, needs no derivatives: it stands in the object's *layout*
+and in bit sets. What is left (counts, alternatives) is a *residue*, a formula that each member changes.
 
 Invariant: a residue that is not FALSE can be completed with the keys that remain; dead ones are replaced by FALSE.
 """
@@ -10,14 +9,16 @@ Invariant: a residue that is not FALSE can be completed with the keys that remai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from grammars.json_schema.atoms import AtLeastMembers, EveryMember, KeySet, ObjectAtom, Outcome
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
-from grammars.json_schema.keys import KeyClasses
+from grammars.json_schema.keys import KeyClasses, bits
 from grammars.json_schema.leaves import Goals
 from grammars.json_schema.outcomes import Residues, split
 from grammars.json_schema.search import Answering
+
+_NOTHING_LEFT = (TRUE,)
 
 
 class Layout:
@@ -25,24 +26,33 @@ class Layout:
 
     Attributes:
         classes: the classes of keys.
-        goals: by class, what is asked of its members whatever else the object holds.
+        goals: by class, what is asked of its members whatever else the object holds; TRUE where nothing is.
     """
 
-    __slots__ = ("classes", "goals")
+    __slots__ = ("_states", "classes", "goals")
 
     def __init__(self, classes: KeyClasses, goals: dict[int, int]) -> None:
         self.classes = classes
         self.goals = goals
+        self._states: dict[tuple[int, int, Residues], ObjectState] = {}
+
+    def state(self, remaining: int, needed: int, residues: Residues) -> ObjectState:
+        """The one state with these parts."""
+        key = (remaining, needed, residues)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = ObjectState(self, remaining, needed, residues)
+        return state
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ObjectState:
-    """Between two members.
+    """Between two members. Equal states of a layout are one object.
 
     Attributes:
         layout: what all states of the object share.
-        remaining: bit set of the named keys that may still come.
-        needed: bit set of the named keys that must still come.
+        remaining: the classes of keys that may still come.
+        needed: those of named keys that must still come.
         residues: what else is asked of the members to come, one formula per outcome.
     """
 
@@ -86,29 +96,30 @@ class Objects:
         return list(dict.fromkeys(atom.keys for atom, _ in atoms if isinstance(atom, EveryMember)))
 
     def opened(self, classes: KeyClasses, formulas: Residues) -> ObjectState:
-        """The state after ``{``, with dead residues still in it.
-
-        Of a single formula, conjuncts about one key each are taken out: they need no derivatives.
-        """
+        """The state after ``{``, with dead residues still in it."""
         goals: dict[int, int] = {}
         needed = 0
         if len(formulas) == 1:
             others = []
             for part in self.formulas.conjuncts(formulas[0]):
-                local = self._about_one_key(part)
-                if local is None:
+                atom, positive = self.formulas.literal(part) or (None, False)
+                if not isinstance(atom, EveryMember):
                     others.append(part)
                     continue
-                name, goal = local
-                index = classes.index_of[name]
-                if goal is None:
-                    needed |= 1 << index
+                within = classes.within(atom.keys)
+                if positive:
+                    for key_class in bits(within):
+                        goals[key_class] = self._goals.all_of((goals.get(key_class, TRUE), atom.goal))
+                elif atom.goal == FALSE and within.bit_count() == 1 and within > classes.rest_bits:
+                    needed |= within
                 else:
-                    key_class = len(classes.rest) + index
-                    goals[key_class] = self._goals.all_of((goals.get(key_class, TRUE), goal))
+                    others.append(part)
             formulas = (self.formulas.all_of(others),)
-        residues = self._normalised(classes, classes.all, formulas)
-        return ObjectState(Layout(classes, goals), classes.all, needed, residues)
+        for key_class, goal in goals.items():
+            if goal == FALSE and needed >> key_class & 1:
+                formulas = (FALSE,)
+        layout = Layout(classes, goals)
+        return layout.state(classes.all, needed, self._normalised(classes, classes.all, formulas))
 
     def closing(self, state: ObjectState) -> int | None:
         """The index of the residue that holds if the object ends here."""
@@ -119,11 +130,28 @@ class Objects:
                 return index
         return None
 
+    def is_empty_allowed(self, formula: int) -> bool:
+        """Whether ``{}`` satisfies a formula."""
+        return self.formulas.substitute(formula, _at_end, {}) == TRUE
+
+    def coming(self, state: ObjectState) -> Answering[int]:
+        """The classes of keys that may come next."""
+        layout = state.layout
+        coming = layout.classes.coming(state.remaining, state.needed)
+        for key_class in bits(coming):
+            if state.residues == _NOTHING_LEFT:
+                goal = layout.goals.get(key_class, TRUE)
+                if goal != TRUE and not (yield ("goal", goal)):
+                    coming &= ~(1 << key_class)
+            elif not (yield from self.step(state, key_class)):
+                coming &= ~(1 << key_class)
+        return coming
+
     def step(self, state: ObjectState, key_class: int) -> Answering[list[Successor]]:
         """Ways to go on after a key of ``key_class``; dead ones are left out."""
         live: dict[ObjectState, int] = {}
         for after, goal in (yield from self._successors(state, key_class)):
-            if not (yield ("goal", goal)):
+            if goal != TRUE and not (yield ("goal", goal)):
                 continue
             kept = yield from self.pruned(after)
             if any(kept.residues):
@@ -134,16 +162,19 @@ class Objects:
         """``state`` with dead residues replaced by FALSE."""
         kept: list[int] = []
         for residue in state.residues:
-            single = replace(state, residues=(residue,)) if len(state.residues) > 1 else state
+            single = state.layout.state(state.remaining, state.needed, (residue,))
             kept.append(residue if residue != FALSE and (yield ("object", single)) else FALSE)
-        return replace(state, residues=tuple(kept))
+        return state.layout.state(state.remaining, state.needed, tuple(kept))
 
     def can_end(self, state: ObjectState) -> Answering[bool]:
         """Whether some members complete ``state``, which has one residue."""
         if self.closing(state) is not None:
             return True
-        if state.residues == (TRUE,):
-            return (yield from self._can_come(state))
+        if state.residues == _NOTHING_LEFT:
+            for key_class in bits(state.needed):
+                if not (yield ("goal", state.layout.goals.get(key_class, TRUE))):
+                    return False
+            return True
         for key_class in self._promising(state):
             for after, goal in (yield from self._successors(state, key_class)):
                 if not (yield ("goal", goal)):
@@ -153,61 +184,35 @@ class Objects:
                         return True
         return False
 
-    def _can_come(self, state: ObjectState) -> Answering[bool]:
-        """Whether every needed key may have some value."""
-        offset = len(state.layout.classes.rest)
-        for index in _bits(state.needed):
-            if not (yield ("goal", state.layout.goals.get(offset + index, TRUE))):
-                return False
-        return True
-
     def _successors(self, state: ObjectState, key_class: int) -> Answering[list[tuple[ObjectState, int]]]:
         """The states after a key, and what each asks of the member's value; dead ones among them."""
         layout = state.layout
-        classes = layout.classes
-        remaining = classes.after(state.remaining, key_class)
-        needed = state.needed & ~classes.bit(key_class)
-        if needed & ~remaining:
-            return []
+        remaining = layout.classes.after(state.remaining, key_class)
+        needed = state.needed & ~(1 << key_class)
         own = layout.goals.get(key_class, TRUE)
-        if state.residues == (TRUE,):
-            return [(ObjectState(layout, remaining, needed, state.residues), own)] if own != FALSE else []
+        if needed & ~remaining or own == FALSE:
+            return []
+        if state.residues == _NOTHING_LEFT:
+            return [(layout.state(remaining, needed, state.residues), own)]
         opened = self._read(state, key_class, remaining)
         found = yield from split(self.formulas, self._goals, opened, own)
-        return [(ObjectState(layout, remaining, needed, rest), goal) for rest, goal in found.items()]
+        return [(layout.state(remaining, needed, rest), goal) for rest, goal in found.items()]
 
     def _read(self, state: ObjectState, key_class: int, remaining: int) -> Residues:
         classes = state.layout.classes
 
         def image(atom: ObjectAtom) -> int:
             if isinstance(atom, AtLeastMembers):
-                fewer = self.at_least(atom.count - 1)
-                return FALSE if atom.count - 1 > classes.most(remaining) else fewer
+                return FALSE if atom.count - 1 > classes.most(remaining) else self.at_least(atom.count - 1)
             assert isinstance(atom, EveryMember)
             later = self._later(classes, remaining, atom)
-            if not classes.contains(atom.keys, key_class):
+            if not classes.within(atom.keys) >> key_class & 1:
                 return later
             now = FALSE if atom.goal == FALSE else self.formulas.atom(Outcome(atom.goal))
             return self.formulas.all_of((now, later))
 
         memo: dict[int, int] = {}
         return tuple(self.formulas.substitute(residue, image, memo) for residue in state.residues)
-
-    def _about_one_key(self, part: int) -> tuple[str, int | None] | None:
-        """The key and goal of "members with this key meet a goal"; no goal for "there is a member with this key"."""
-        literal = self.formulas.literal(part)
-        if literal is None:
-            return None
-        atom, positive = literal
-        if not isinstance(atom, EveryMember):
-            return None
-        keys = atom.keys
-        if keys.negated or keys.languages or len(keys.names) != 1:
-            return None
-        (name,) = keys.names
-        if positive:
-            return name, atom.goal
-        return (name, None) if atom.goal == FALSE else None
 
     def _normalised(self, classes: KeyClasses, remaining: int, residues: Residues) -> Residues:
         """``residues`` without what no remaining key can bear on."""
@@ -218,7 +223,7 @@ class Objects:
         )
 
     def _later(self, classes: KeyClasses, remaining: int, atom: ObjectAtom) -> int:
-        if isinstance(atom, EveryMember) and not classes.may_come(atom.keys, remaining):
+        if isinstance(atom, EveryMember) and not classes.within(atom.keys) & remaining:
             return TRUE
         if isinstance(atom, AtLeastMembers) and atom.count > classes.most(remaining):
             return FALSE
@@ -227,14 +232,13 @@ class Objects:
     def _promising(self, state: ObjectState) -> Iterator[int]:
         """Classes of keys to try, those that are asked for before the others."""
         classes = state.layout.classes
-        asked = [len(classes.rest) + index for index in _bits(state.needed)]
-        asked += [
-            key_class
-            for atom, positive in self.formulas.atoms(state.residues[0])
-            if isinstance(atom, EveryMember) and not positive
-            for key_class in classes.members(atom.keys, state.remaining)
-        ]
-        yield from dict.fromkeys([*sorted(asked), *classes.coming(state.remaining)])
+        coming = classes.coming(state.remaining, state.needed)
+        asked = state.needed
+        for atom, positive in self.formulas.atoms(state.residues[0]):
+            if isinstance(atom, EveryMember) and not positive:
+                asked |= classes.within(atom.keys)
+        yield from bits(coming & asked)
+        yield from bits(coming & ~asked)
 
     def _pumped(self, before: ObjectState, after: ObjectState) -> Iterator[ObjectState]:
         """``after``, preceded by what many such members leave where a member changes nothing but the count."""
@@ -242,7 +246,8 @@ class Objects:
         counts = [atom.count for atom, _ in self.formulas.atoms(residue) if isinstance(atom, AtLeastMembers)]
         unchanged = (after.remaining, after.needed) == (before.remaining, before.needed)
         if unchanged and counts and min(counts) > 2 and (self._counted_down(residue, 1),) == after.residues:
-            yield replace(after, residues=(self._counted_down(residue, min(counts) - 1),))
+            fewer = self._counted_down(residue, min(counts) - 1)
+            yield after.layout.state(after.remaining, after.needed, (fewer,))
         yield after
 
     def _counted_down(self, residue: int, members: int) -> int:
@@ -256,11 +261,3 @@ class Objects:
 
 def _at_end(atom: ObjectAtom) -> int:
     return TRUE if isinstance(atom, EveryMember) else FALSE
-
-
-def _bits(mask: int) -> Iterator[int]:
-    """The places of the set bits, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -16,7 +16,7 @@ from grammars.json_schema.counted import CountedStrings, Length
 from grammars.json_schema.fixed import Kind, fixed
 from grammars.json_schema.languages import Languages, Tagged
 from grammars.json_schema.names import Names
-from grammars.json_schema.word_ranges import WordRanges
+from grammars.json_schema.spelling import SpelledWords, WordRanges
 from grammars.matching.hints import FORBIDDEN, Overlay
 from grammars.matching.tables import NO_OUTCOME
 from grammars.regular import Automaton
@@ -134,8 +134,10 @@ class ScalarStates:
         lists = [(tag, self._languages.listed(formula)) for tag, formula in tagged]
         if any(words is None for _, words in lists):
             return None
-        ranges = self._words[tagged] = WordRanges((word, tag) for tag, words in lists for word in words or ())
-        return ranges
+        outcomes = [(word, tag) for tag, words in lists for word in words or ()]
+        spelled = SpelledWords([word for word, _ in outcomes])
+        self._words[tagged] = spelled.with_outcomes((index, tag) for index, (_, tag) in enumerate(outcomes))
+        return self._words[tagged]
 
     def _index(self, use: str, tagged: Tagged) -> int:
         index = self._indices.get((use, tagged))

@@ -17,16 +17,14 @@ from typing import Any
 from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.gaps import AFTER_RETURN, GAP
-from grammars.json_schema.keys import KeyClasses
+from grammars.json_schema.keys import KeyClasses, bits
 from grammars.json_schema.leaves import Anything
 from grammars.json_schema.names import Name, Names
 from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.outcomes import Residues
-from grammars.json_schema.scalars import ScalarStates
+from grammars.json_schema.scalars import Row, ScalarStates
 from grammars.json_schema.shapes import merged_order
 from grammars.json_schema.values import Values
-from grammars.json_schema.word_ranges import WordRanges
-from grammars.matching.hints import FORBIDDEN
 from grammars.matching.tables import NO_OUTCOME, Tables
 
 OPEN_LEVELS = 64
@@ -44,8 +42,8 @@ class JsonSource:
         self._goal = goal
         self._open_goal = values.goals.atom(Anything(OPEN_LEVELS))
         self._whitespace = whitespace
-        self._allowed: dict[ObjectState, tuple[int, ...]] = {}
-        self._key_starts: dict[tuple[KeyClasses, tuple[int, ...]], int] = {}
+        self._key_starts: dict[tuple[KeyClasses, int], int] = {}
+        self._value_rows: dict[tuple[int, ...], Row] = {}
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
@@ -145,7 +143,7 @@ class JsonSource:
         outcome = self._values.objects.closing(members)
         if outcome is not None:
             row.append((_CLOSE_OBJECT, self._tables.exit(outcome)))
-        if self._allowed_keys(members):
+        if self._values.next_keys(members):
             row.append((_COMMA, self._separated(("next_key", members))))
         self._tables.set_row(state, row)
 
@@ -160,26 +158,33 @@ class JsonSource:
         handler = self.names.handler(("member", members, key_class), len(goals))
         self._tables.set_row(state, self._pushed(handler, self._value_row(goals)))
 
-    def _item_row(self, residues: Residues) -> list[tuple[int, int]]:
+    def _item_row(self, residues: Residues) -> Row:
         goals = tuple(self._values.next_item(residues).values())
         if not goals:
             return []
         handler = self.names.handler(("item", residues), len(goals))
         return self._pushed(handler, self._value_row(goals))
 
-    def _key_row(self, members: ObjectState) -> list[tuple[int, int]]:
-        allowed = self._allowed_keys(members)
-        if not allowed:
+    def _key_row(self, members: ObjectState) -> Row:
+        coming = self._values.next_keys(members)
+        if not coming:
             return []
         classes = members.layout.classes
         others = len(classes.rest)
         handler = self.names.handler(("key", members), others + len(classes.names), others)
-        return [(_QUOTE, self._tables.push(handler, self._key_start(classes, allowed)))]
+        return [(_QUOTE, self._tables.push(handler, self._key_start(classes, coming)))]
 
-    def _value_row(self, goals: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _value_row(self, goals: tuple[int, ...]) -> Row:
+        """The codes of the first byte of a value that meets one of ``goals``, each going to a state of its own."""
+        row = self._value_rows.get(goals)
+        if row is None:
+            row = self._value_rows[goals] = self._new_value_row(goals)
+        return row
+
+    def _new_value_row(self, goals: tuple[int, ...]) -> Row:
         goals = tuple(self._open_goal if goal == TRUE else goal for goal in goals)
         shapes = [self._values.shape(goal) for goal in goals]
-        row: list[tuple[int, int]] = []
+        row: Row = []
         for outcome, shape in enumerate(shapes):
             if shape.null:
                 row.append((b"n"[0], self.names.state(("word", b"ull", outcome))))
@@ -199,33 +204,21 @@ class JsonSource:
                 row.append((b"{"[0], self._gapped(("object_open", members))))
         return row
 
-    def _pushed(self, handler: int, row: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _pushed(self, handler: int, row: Row) -> Row:
         return [(byte, self._tables.push(handler, target)) for byte, target in row]
 
-    def _allowed_keys(self, members: ObjectState) -> tuple[int, ...]:
-        allowed = self._allowed.get(members)
-        if allowed is None:
-            coming = members.layout.classes.coming(members.remaining)
-            allowed = tuple(key_class for key_class in coming if self._values.after_key(members, key_class))
-            self._allowed[members] = allowed
-        return allowed
-
-    def _key_start(self, classes: KeyClasses, allowed: tuple[int, ...]) -> int:
-        """The state after the opening quote of a key.
+    def _key_start(self, classes: KeyClasses, coming: int) -> int:
+        """The state after the opening quote of a key in one of the classes ``coming``.
 
         A name that must not come is kept as forbidden wherever other keys may come: it would pass for one of them.
         """
-        start = self._key_starts.get((classes, allowed))
+        start = self._key_starts.get((classes, coming))
         if start is None:
+            others = tuple((key_class, classes.rest[key_class]) for key_class in bits(coming & classes.rest_bits))
             offset = len(classes.rest)
-            others = tuple((key_class, classes.rest[key_class]) for key_class in allowed if key_class < offset)
-            named = {key_class for key_class in allowed if key_class >= offset}
-            outcomes = [
-                (name, key_class if key_class in named else FORBIDDEN)
-                for key_class, name in enumerate(classes.names, start=offset)
-                if others or key_class in named
-            ]
-            start = self._key_starts[classes, allowed] = self._scalars.keys(WordRanges(outcomes), others)
+            named = [(key_class - offset, key_class) for key_class in bits(coming & ~classes.rest_bits)]
+            words = classes.spelled.with_outcomes(named)
+            start = self._key_starts[classes, coming] = self._scalars.keys(words, others)
         return start
 
     def _separated(self, then: Name) -> int:

@@ -37,6 +37,7 @@ class Values:
         self._search = Search(self._answer)
         self._classes: dict[tuple[tuple[KeySet, ...], tuple[str, ...]], KeyClasses] = {}
         self._openings: dict[tuple[Residues, tuple[str, ...]], ObjectState] = {}
+        self._next_keys: dict[ObjectState, int] = {}
         self._object_steps: dict[tuple[ObjectState, int], tuple[Successor, ...]] = {}
         self._array_steps: dict[Residues, Split] = {}
 
@@ -76,6 +77,13 @@ class Values:
         """The state after ``{``, or None where no members complete any of ``formulas``."""
         state = self._search.run(self.objects.pruned(self._opened(formulas, order)))
         return state if any(state.residues) else None
+
+    def next_keys(self, state: ObjectState) -> int:
+        """The classes of keys that may come next."""
+        known = self._next_keys.get(state)
+        if known is None:
+            known = self._next_keys[state] = self._search.run(self.objects.coming(state))
+        return known
 
     def open_array(self, formulas: Residues) -> Residues | None:
         """The state after ``[``, or None where no items complete any of ``formulas``."""
@@ -127,16 +135,19 @@ class Values:
 
     def _possible(self, goal: int) -> Answering[bool]:
         shape = self.shape(goal)
-        if shape.null or shape.booleans:
-            return True
-        if not self.languages.is_empty(shape.string) or not self.languages.is_empty_number(shape.number):
+        if shape.null or shape.booleans or self._is_scalar_possible(shape):
             return True
         if shape.array and (yield ("array", shape.array)):
             return True
-        if shape.object:
-            state = self._opened((shape.object,), shape.order)
-            return state.residues != (FALSE,) and (yield ("object", state))
-        return False
+        if not shape.object or self.objects.is_empty_allowed(shape.object):
+            return shape.object != FALSE
+        state = self._opened((shape.object,), shape.order)
+        return state.residues != (FALSE,) and (yield ("object", state))
+
+    def _is_scalar_possible(self, shape: Shape) -> bool:
+        if TRUE in (shape.string, shape.number):
+            return True
+        return not (self.languages.is_empty_number(shape.number) and self.languages.is_empty(shape.string))
 
     def _literal_shape(self, leaf: Leaf, is_positive: bool) -> Shape:
         shape = self.leaf_shape(leaf)
