@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from decoding.errors import GrammarStateError
 
 Moves = Iterable[tuple[NDArray[np.intp], int]]
-MAX_SEARCHED: Final = 200_000
+MAX_SEARCHED: Final = 50_000
 """States that one search may expand."""
 
 

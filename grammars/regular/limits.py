@@ -15,9 +15,9 @@ class RegularLimits:
 
     max_pattern_chars: int = 65_536
     """Length of a pattern's text, in code points."""
-    max_nesting: int = 100
+    max_nesting: int = 50
     """Groups inside groups in a pattern."""
-    max_depth: int = 320
+    max_depth: int = 160
     """Operators inside operators in an expression."""
     max_nodes: int = 200_000
     """Operators and leaves of an expression, counted as a tree."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import (
     DEAD,
+    DEFAULT_LIMITS,
     EMPTY,
     RegularLimits,
     build,
@@ -24,7 +25,9 @@ from grammars.regular import (
     json_string,
     length,
     literal,
+    look_ahead,
     repeat,
+    scope,
     star,
     tagged,
     union,
@@ -102,11 +105,35 @@ def test_fingerprints_tell_expressions_apart():
 
 def test_deep_expressions_pickle():
     deep = literal("a")
-    for _ in range(150):
+    for _ in range(75):
         deep = star(concat(deep, literal("b")))
     assert fingerprint(pickle.loads(pickle.dumps(deep))) == fingerprint(deep)
     assert build(deep).matches(b"bb")
     assert not build(deep).matches(b"abb")
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        lambda x: intersection(concat(x, literal("ab")), complement(literal("b"))),
+        lambda x: star(intersection(concat(x, literal("ab")), complement(literal("b")))),
+        lambda x: complement(concat(x, literal("b"))),
+        lambda x: repeat(concat(x, chars("ab")), 2, 5),
+        lambda x: scope(concat(look_ahead(literal("a")), x, literal("c"))),
+        lambda x: json_string(x),
+        lambda x: union(tagged(1, x), literal("b")),
+    ],
+)
+def test_the_deepest_expressions_allowed_do_not_exhaust_the_interpreter(level):
+    deep = star(chars("ab"))
+    while (deeper := level(deep)).depth <= DEFAULT_LIMITS.max_depth:
+        deep = deeper
+    automaton = build(deep)
+    state = automaton.start
+    for _ in range(10):
+        moves = automaton.moves(state)
+        state = moves[-1][1] if moves else state
+    assert state != DEAD
 
 
 def test_the_empty_language():
