@@ -1,5 +1,6 @@
 """Formats against independent validators and the texts that define them."""
 
+import base64
 import datetime as dt
 import ipaddress
 import random
@@ -8,9 +9,11 @@ import uuid
 
 import jsonschema_rs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grammars.regular import build, compile_regex
-from grammars.regular.formats import FORMATS, format_expression
+from grammars.regular.formats import FORMATS, encodings, format_expression
 
 EDITS = "0123456789aZ-:./%[]@ ~{}+T"
 
@@ -156,6 +159,17 @@ def test_examples(automata, name, words, others):
         assert automata[name].matches(word.encode()), word
     for word in others:
         assert not automata[name].matches(word.encode()), word
+
+
+@given(st.binary(max_size=12), st.text("Aa0+/=Qw", max_size=9))
+def test_base64_is_what_the_standard_library_encodes(data, text):
+    automaton = build(encodings.base64())
+    assert automaton.matches(base64.b64encode(data))
+    try:
+        canonical = base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    except ValueError:
+        canonical = False
+    assert automaton.matches(text.encode()) == canonical
 
 
 def test_names():
