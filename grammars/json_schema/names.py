@@ -36,11 +36,11 @@ class Names:
             self._states.append(name)
         return state
 
-    def handler(self, name: Name, num_outcomes: int, num_remembered: int = 0) -> int:
+    def handler(self, name: Name, num_outcomes: int, num_remembered: int = 0, closing: bytes | None = None) -> int:
         """The number of a handler, which is new where the name is."""
         handler = self._handler_ids.get(name)
         if handler is None:
-            handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, num_remembered)
+            handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, num_remembered, closing)
             self._handlers.append(name)
         return handler
 

@@ -115,7 +115,7 @@ class ScalarStates:
 
     def _row_of(self, state: int) -> npt.NDArray[np.int32]:
         tables = self._names.tables
-        if not tables.expanded[state]:
+        if not tables.is_built(state):
             _, index, inner = self._names.state_name(state)
             self.expand(state, index, inner)
         row: npt.NDArray[np.int32] = tables.rows[state]

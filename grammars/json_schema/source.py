@@ -100,7 +100,7 @@ class JsonSource:
 
     def _expand_gapped(self, state: int, then: Name) -> None:
         inner = self.names.state(then)
-        if not self._tables.expanded[inner]:
+        if not self._tables.is_built(inner):
             self.expand(self._tables, inner)
         row = self._tables.rows[inner].copy()
         handler = self.names.handler(("gap", then), 1)
@@ -171,7 +171,8 @@ class JsonSource:
             return []
         classes = members.layout.classes
         others = len(classes.rest)
-        handler = self.names.handler(("key", members), others + len(classes.names), others)
+        closing = b'"' if classes.rest == (TRUE,) else None
+        handler = self.names.handler(("key", members), others + len(classes.names), others, closing)
         return [(_QUOTE, self._tables.push(handler, self._key_start(classes, coming)))]
 
     def _value_row(self, goals: tuple[int, ...]) -> Row:

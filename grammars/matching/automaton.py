@@ -12,7 +12,7 @@ import numpy as np
 from decoding.errors import GrammarStateError
 from grammars.matching.memory import Event, Happening
 from grammars.matching.stacks import EMPTY, Stacks
-from grammars.matching.tables import NO_OUTCOME, UNRESOLVED, Source, Tables
+from grammars.matching.tables import NO_OUTCOME, UNBUILT, UNRESOLVED, Source, Tables
 from grammars.matching.trie import TokenTrie
 from grammars.matching.walk import BASE, MISSING_ROW, NUM_COUNTS, RANGE_FIELDS, Bits, Ints, walk
 
@@ -52,7 +52,7 @@ class PushdownAutomaton:
         state, bottom = source.start(self.tables)
         self.start = Configuration(state, self.stacks.push(bottom, EMPTY))
         levels = trie.max_depth + 1
-        self.path = tuple(np.zeros(levels, dtype=np.int32) for _ in range(4))
+        self.path = np.zeros((levels, 4), dtype=np.int32)
         self._misses = np.zeros((1024, RANGE_FIELDS), dtype=np.int32)
         self._exits = np.zeros((1024, RANGE_FIELDS), dtype=np.int32)
         self._whole = np.zeros(1024, dtype=np.int32)
@@ -125,9 +125,11 @@ class PushdownAutomaton:
 
     def final(self, state: int) -> int:
         """The final outcome of a state, whose row is there afterwards."""
-        if not self.tables.expanded[state]:
+        outcome = int(self.tables.final[state])
+        if outcome == UNBUILT:
             self._source.expand(self.tables, state)
-        return int(self.tables.final[state])
+            outcome = int(self.tables.final[state])
+        return outcome
 
     def popped(self, stack: int, outcome: int) -> Configuration:
         """The configuration after ``stack`` is popped with ``outcome``."""
@@ -147,31 +149,38 @@ class PushdownAutomaton:
         num_ranges = len(ranges)
         work = 0
         while num_ranges:
-            tables, stacks = self.tables, self.stacks
             if not walk(
-                ranges, num_ranges, first_scratch, self.trie.arrays, tables.arrays, (stacks.handlers, stacks.parents),
-                self.path, bits, self._misses, self._exits, self._whole, counts,
+                ranges, num_ranges, first_scratch, self.trie.nodes, self.trie.tokens, self.tables.arrays,
+                self.stacks.nodes, self.path, bits, self._misses, self._exits, self._whole, counts,
             ):  # fmt: skip
                 return None
             num_ranges = int(counts[0])
-            ranges = self._misses[:num_ranges].copy()
-            counts[0] = 0
-            for subject, detail in dict.fromkeys(zip(ranges[:, 5].tolist(), ranges[:, 6].tolist(), strict=True)):
-                if detail == MISSING_ROW:
-                    self.final(subject)
-                else:
-                    self._resolve(subject, detail)
-            work += num_ranges
-            if work > MAX_EXPANSIONS:
-                raise GrammarStateError(f"one mask needed more than {MAX_EXPANSIONS} new states")
-        return Live(self._exits[: counts[1]].copy(), tuple(self._whole[: counts[2]].tolist()))
+            if num_ranges:
+                counts[0] = 0
+                ranges = self._misses[:num_ranges].copy()
+                for *_, subject, detail in ranges.tolist():
+                    if detail == MISSING_ROW:
+                        self.final(subject)
+                    else:
+                        self._resolve(subject, detail)
+                work += num_ranges
+                if work > MAX_EXPANSIONS:
+                    raise GrammarStateError(f"one mask needed more than {MAX_EXPANSIONS} new states")
+        num_exits, num_whole = int(counts[1]), int(counts[2])
+        exits = self._exits[:num_exits].copy() if num_exits else NO_RANGES
+        return Live(exits, tuple(self._whole[:num_whole].tolist()) if num_whole else ())
 
     def _resolve(self, handler: int, outcome: int) -> int:
-        index = int(self.tables.first_out[handler]) + outcome
-        if self.tables.resolved[index] == UNRESOLVED:
+        index = self.tables.first_out_of[handler] + outcome
+        entered = int(self.tables.resolved[index])
+        if entered == UNRESOLVED:
             entered = self._source.resolve(self.tables, handler, outcome)
             self.tables.resolved[index] = entered
-        return int(self.tables.resolved[index])
+        return entered
+
+
+NO_RANGES: Ints = np.zeros((0, RANGE_FIELDS), dtype=np.int32)
+NO_RANGES.setflags(write=False)
 
 
 def whole_trie(trie: TokenTrie, state: int) -> Ints:

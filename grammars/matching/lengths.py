@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from decoding.masks import num_words
 from grammars.matching.automaton import PushdownAutomaton
-from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, measure
+from grammars.matching.trie import FIRST, TokenTrie
+from grammars.matching.walk import Bits, Ints, measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,8 +36,8 @@ class TokenLengths:
         trie = automaton.trie
         lengths = np.empty(len(trie), dtype=np.int32)
         closes = np.empty(len(trie), dtype=np.int32)
-        measure(state, trie.arrays, automaton.tables.arrays, automaton.path, lengths, closes)
-        per_token = np.repeat(np.where(closes == 1, -1, lengths), np.diff(trie.first_N))
+        measure(state, trie.nodes, automaton.tables.arrays, automaton.path, lengths, closes)
+        per_token = np.repeat(np.where(closes == 1, -1, lengths), np.diff(trie.nodes[:, FIRST]))
         longest = int(per_token.max(initial=0))
         within = np.zeros((longest + 1, num_words(trie.vocabulary.size)), dtype=np.uint32)
         inside = per_token >= 0
@@ -45,8 +46,10 @@ class TokenLengths:
         closing = np.flatnonzero(closes).astype(np.int32)
         return cls(within=np.bitwise_or.accumulate(within, axis=0), closing=closing, closing_lengths=lengths[closing])
 
-    def cut(self, trie_first: Ints, trie_tokens: Ints, exits: Ints, least: int, most: int | None) -> tuple[Bits, Ints]:
-        """The tokens with at most ``most`` characters, and at least ``least`` before they leave; their exits."""
+    def cut(self, trie: TokenTrie, exits: Ints, least: int, most: int | None) -> tuple[Bits, Ints]:
+        """The tokens with at most ``most`` characters, and at least ``least`` before they leave; those of ``exits``
+        left.
+        """
         longest = len(self.within) - 1
         bits = self.within[longest if most is None else min(most, longest)].copy()
         lengths = self.closing_lengths
@@ -54,9 +57,7 @@ class TokenLengths:
         if most is not None:
             legal &= lengths <= most
         nodes = self.closing[legal]
-        for node in nodes.tolist():
-            for token in trie_tokens[trie_first[node] : trie_first[node + 1]].tolist():
+        for first, end in zip(trie.nodes[nodes, FIRST].tolist(), trie.nodes[nodes + 1, FIRST].tolist(), strict=True):
+            for token in trie.tokens[first:end].tolist():
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
-        if len(exits) == 0:
-            return bits, np.zeros((0, RANGE_FIELDS), dtype=np.int32)
         return bits, exits[np.isin(exits[:, 0], nodes + 1)]

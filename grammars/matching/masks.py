@@ -16,13 +16,14 @@ import numpy as np
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow, num_words
-from grammars.matching.automaton import Configuration, PushdownAutomaton, whole_trie
+from grammars.matching.automaton import NO_RANGES, Configuration, PushdownAutomaton, whole_trie
 from grammars.matching.hints import Counted, Hint, Overlay, Shared
 from grammars.matching.lengths import TokenLengths
 from grammars.matching.memory import Event, Happening, WordMemory
 from grammars.matching.rows import freeze
 from grammars.matching.tables import NO_OUTCOME
-from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, overlay
+from grammars.matching.trie import SKIP
+from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 from grammars.matching.words import MAX_COUNTED, Words
 
 MAX_CACHED_ROWS = 8192
@@ -102,7 +103,7 @@ class Masks:
 
     def is_exhausted(self, configuration: Configuration, memory: WordMemory) -> bool:
         """Whether the word being read can only become one that was read before."""
-        if memory.partial is None or not memory.frames:
+        if memory.partial is None or not memory.frames or self._closing(memory) is not None:
             return False
         to_come = self._words.to_come(configuration.state)
         if to_come > MAX_COUNTED:
@@ -155,19 +156,21 @@ class Masks:
             bits, exits = base.bits.copy(), base.exits
         else:
             bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
-            exits = np.zeros((0, RANGE_FIELDS), dtype=np.int32)
+            exits = NO_RANGES
         closed = np.empty(hint.high - hint.low, dtype=np.int32)
         overlay(
-            words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.arrays, bits, closed
+            words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.nodes, trie.tokens, bits,
+            closed
         )  # fmt: skip
         at = np.flatnonzero(closed >= 0)
         if len(at):
             nodes, outcomes = closed[at], words.outcomes[hint.low : hint.high][at]
             if len(exits):
                 exits = exits[~np.isin(exits[:, 0], nodes + 1)]
-            named = (outcomes >= 0) & (nodes + 1 < trie.skip_N[nodes])
+            ends = trie.nodes[nodes, SKIP]
+            named = (outcomes >= 0) & (nodes + 1 < ends)
             added = np.zeros((int(named.sum()), RANGE_FIELDS), dtype=np.int32)
-            added[:, 0], added[:, 1], added[:, 5] = nodes[named] + 1, trie.skip_N[nodes[named]], outcomes[named]
+            added[:, 0], added[:, 1], added[:, 5] = nodes[named] + 1, ends[named], outcomes[named]
             exits = np.concatenate([exits, added])
         return _Above(bits=bits, exits=exits, whole=())
 
@@ -180,7 +183,7 @@ class Masks:
         lengths = trie.shared.get(key)
         if not isinstance(lengths, TokenLengths):
             lengths = trie.shared[key] = TokenLengths.of(automaton, hint.plain)
-        bits, exits = lengths.cut(trie.first_N, trie.tokens, plain.exits, hint.least, hint.most)
+        bits, exits = lengths.cut(trie, plain.exits, hint.least, hint.most)
         return _Above(bits=bits, exits=exits, whole=())
 
     def _below(self, stack: int, exits: Ints) -> Ints:
@@ -198,48 +201,61 @@ class Masks:
             row = self._by_bits[key] = freeze(bits, self._vocabulary.size)
         return row
 
-    def _without(self, row: MaskRow, tokens: set[int]) -> MaskRow:
+    def _without(self, row: MaskRow, tokens: list[Ints]) -> MaskRow:
         bits = row.bits_W.view(np.uint32).copy()
-        for token in tokens:
-            bits[token >> 5] &= ~np.uint32(1 << (token & 31))
+        for some in tokens:
+            clear(bits, some)
         if not bits.any():
             raise GrammarStateError("every key that may come next was used before")
         return freeze(bits, self._vocabulary.size)
 
-    def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[int, ...]) -> set[int]:
+    def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[int, ...]) -> list[Ints]:
         """The tokens by which a word comes again, or can only come again."""
-        repeated: set[int] = set()
+        repeated = []
         if memory.partial is not None:
             used = memory.words_above(memory.partial_parent)
             for word in used:
                 if word.startswith(memory.partial):
-                    repeated.update(self._towards(configuration, memory.partial, word, used))
-        for token in whole:
-            text = self._vocabulary.tokens[token]
-            events: list[Event] = []
-            after = self._automaton.read(configuration, text, events)
-            assert after is not None
-            then = memory.after(text, events)
-            if then is None or self.is_exhausted(after, then):
-                repeated.add(token)
-        return repeated
+                    node = self._trie_node(configuration, memory, word, used)
+                    if node is not None:
+                        repeated.append(self._automaton.trie.tokens_below(node))
+        again = [token for token in whole if self._comes_again(configuration, memory, token)]
+        return [*repeated, np.array(again, dtype=np.int32)] if again else repeated
 
-    def _towards(self, configuration: Configuration, partial: bytes, word: bytes, used: frozenset[bytes]) -> list[int]:
-        """The tokens that end ``word``, or enter a part of it that no unused word starts with."""
-        automaton, trie = self._automaton, self._automaton.trie
-        rest = word[len(partial) :]
+    def _comes_again(self, configuration: Configuration, memory: WordMemory, token: int) -> bool:
+        """Whether a token that holds a whole word repeats one."""
+        text = self._vocabulary.tokens[token]
+        events: list[Event] = []
+        after = self._automaton.read(configuration, text, events)
+        assert after is not None
+        then = memory.after(text, events)
+        return then is None or self.is_exhausted(after, then)
+
+    def _trie_node(
+        self, configuration: Configuration, memory: WordMemory, word: bytes, used: frozenset[bytes]
+    ) -> int | None:
+        """The node of the trie at which a token ends ``word``, or enters a part that no unused word starts with."""
+        assert memory.partial is not None
+        automaton, find = self._automaton, self._automaton.trie.find
+        rest = word[len(memory.partial) :]
+        closing = self._closing(memory)
+        if closing is not None:
+            return find(rest + closing)
         for position in range(len(rest)):
             after = automaton.read(configuration, rest[position : position + 1], [])
             assert after is not None
             configuration = after
-            start = partial + rest[: position + 1]
             to_come = self._words.to_come(configuration.state)
+            start = memory.partial + rest[: position + 1]
             if to_come <= MAX_COUNTED and sum(other.startswith(start) for other in used) >= to_come:
-                return trie.tokens_from(rest[: position + 1])
-        ends = []
+                return find(rest[: position + 1])
         for byte in automaton.live_bytes(configuration):
             events: list[Event] = []
             automaton.read(configuration, bytes((byte,)), events)
             if any(event.kind is Happening.REMEMBERED for event in events):
-                ends += trie.tokens_from(rest + bytes((byte,)))
-        return ends
+                return find(rest + bytes((byte,)))
+        return None
+
+    def _closing(self, memory: WordMemory) -> bytes | None:
+        automaton = self._automaton
+        return automaton.tables.closing_of[automaton.stacks.handler_of[memory.partial_node]]

@@ -16,15 +16,13 @@ class Stacks:
     """The forest of one grammar. Node 0 is the empty stack.
 
     Attributes:
-        handlers: handler of each node, with room for scratch nodes.
-        parents: the stack below each node.
+        nodes: int32 [room, 2], the handler of each node and the stack below it, with room for scratch nodes.
         handler_of, parent_of: the same of interned nodes, for reading single ones from Python.
         depth_of: how many handlers each interned stack holds.
     """
 
     def __init__(self) -> None:
-        self.handlers: npt.NDArray[np.int32] = np.zeros(1024, dtype=np.int32)
-        self.parents: npt.NDArray[np.int32] = np.zeros(1024, dtype=np.int32)
+        self.nodes: npt.NDArray[np.int32] = np.zeros((1024, 2), dtype=np.int32)
         self.handler_of = [0]
         self.parent_of = [EMPTY]
         self.depth_of = [0]
@@ -41,10 +39,9 @@ class Stacks:
         node = self._ids.get(key)
         if node is None:
             node = self._ids[key] = len(self.handler_of)
-            if node == len(self.handlers):
+            if node == len(self.nodes):
                 self.grow()
-            self.handlers[node] = handler
-            self.parents[node] = parent
+            self.nodes[node] = key
             self.handler_of.append(handler)
             self.parent_of.append(parent)
             self.depth_of.append(self.depth_of[parent] + 1)
@@ -52,5 +49,4 @@ class Stacks:
 
     def grow(self) -> None:
         """Double the room."""
-        self.handlers = np.concatenate([self.handlers, np.zeros_like(self.handlers)])
-        self.parents = np.concatenate([self.parents, np.zeros_like(self.parents)])
+        self.nodes = np.concatenate([self.nodes, np.zeros_like(self.nodes)])

@@ -6,9 +6,9 @@ A *state* has a row of 256 codes, one per byte:
     s > 0     go to state s
     -a < 0    action a: *push* a handler and go to a state, or *exit* with an outcome (the byte is consumed)
 
-A *handler* on the stack says where an exit leads: ``resolved[first_out[handler] + outcome]`` is the state entered after
-popping it. A state may also have a `final` outcome: a byte that is dead in its row then first exits with that outcome
-and is read by the state entered (numbers end that way). Whatever is not known yet is asked of a `Source`.
+A *handler* on the stack says where an exit leads: ``resolved[handlers[handler, 0] + outcome]`` is the state entered
+after popping it. A state may also have a `final` outcome: a byte that is dead in its row then first exits with that
+outcome and is read by the state entered (numbers end that way). Whatever is not known yet is asked of a `Source`.
 
 Invariant: every live code leads to a state from which some text can be completed; states, actions and handlers are
 only ever added, so that numbers stay valid.
@@ -28,6 +28,8 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 DEAD = 0
 NO_OUTCOME = -1
+UNBUILT = -2
+"""The final outcome of a state whose row is not there yet."""
 UNRESOLVED = -1
 
 
@@ -54,33 +56,32 @@ class Tables:
 
     def __init__(self) -> None:
         self.rows: npt.NDArray[np.int32] = np.zeros((64, 256), dtype=np.int32)
-        self.expanded: npt.NDArray[np.bool_] = np.zeros(64, dtype=np.bool_)
-        self.final: npt.NDArray[np.int32] = np.full(64, NO_OUTCOME, dtype=np.int32)
+        self.final: npt.NDArray[np.int32] = np.full(64, UNBUILT, dtype=np.int32)
         self.num_states = 1
         self.actions: npt.NDArray[np.int32] = np.zeros(
             (64, 3), dtype=np.int32
         )  # pushed handler or 0, target state, outcome
         self.num_actions = 1
-        self.first_out: npt.NDArray[np.int32] = np.zeros(64, dtype=np.int32)
-        self.remembered: npt.NDArray[np.int32] = np.zeros(64, dtype=np.int32)
+        self.handlers: npt.NDArray[np.int32] = np.zeros((64, 2), dtype=np.int32)  # first place in resolved, remembered
         self.num_handlers = 1
         self.resolved: npt.NDArray[np.int32] = np.full(256, UNRESOLVED, dtype=np.int32)
         self.flat = _flat(self.rows)
         """The rows one after another, for reading single codes from Python: ``flat[state << 8 | byte]``."""
         self.action_of: list[tuple[int, int, int]] = [(0, 0, 0)]
         """The actions, for reading single ones from Python."""
+        self.first_out_of = [0]
+        """Each handler's first place in `resolved`, for the same."""
         self.remembered_of = [0]
         """How many outcomes of each handler are remembered, for the same."""
         self.hints: dict[int, Hint] = {}
+        self.closing_of: list[bytes | None] = [None]
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
 
     @property
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
         """The arrays as `walk` takes them. They are replaced by larger ones as the tables grow."""
-        return (
-            self.rows, self.expanded, self.final, self.actions, self.first_out, self.resolved, self.remembered,
-        )  # fmt: skip
+        return (self.rows, self.final, self.actions, self.handlers, self.resolved)
 
     @property
     def num_bytes(self) -> int:
@@ -95,19 +96,21 @@ class Tables:
         self.num_states += 1
         return state
 
+    def is_built(self, state: int) -> bool:
+        """Whether a state has its row."""
+        return bool(self.final[state] != UNBUILT)
+
     def set_row(self, state: int, codes: Iterable[tuple[int, int]], final: int = NO_OUTCOME) -> None:
         """Give ``state`` its row as (byte, code) pairs, the rest being dead."""
         row = self.rows[state]
         for byte, code in codes:
             row[byte] = code
         self.final[state] = final
-        self.expanded[state] = True
 
     def set_dense_row(self, state: int, row: npt.NDArray[np.int32], final: int = NO_OUTCOME) -> None:
         """The same from an int32 [256] array."""
         self.rows[state] = row
         self.final[state] = final
-        self.expanded[state] = True
 
     def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32]) -> int:
         """New states with all their rows, whose positive codes count from 1 within the block; the first one's
@@ -119,7 +122,6 @@ class Tables:
         last = first + len(rows)
         self.rows[first:last] = np.where(rows > 0, rows + (first - 1), rows)
         self.final[first:last] = final
-        self.expanded[first:last] = True
         self.num_states = last
         return first
 
@@ -131,19 +133,19 @@ class Tables:
         """The code for: consume the byte and exit with ``outcome``."""
         return -self._action(0, 0, outcome)
 
-    def add_handler(self, num_outcomes: int, num_remembered: int = 0) -> int:
+    def add_handler(self, num_outcomes: int, num_remembered: int = 0, closing: bytes | None = None) -> int:
         """A new handler for outcomes ``0 .. num_outcomes - 1``.
 
         The text read from the push to a pop with one of the first ``num_remembered`` outcomes is a *word*, and no word
         may be read twice above the same stack.
         """
         handler = self.num_handlers
-        if handler == len(self.first_out):
-            self.first_out = _grown(self.first_out, 0)
-            self.remembered = _grown(self.remembered, 0)
-        self.first_out[handler] = self._num_resolved
-        self.remembered[handler] = num_remembered
+        if handler == len(self.handlers):
+            self.handlers = _grown(self.handlers, 0)
+        self.handlers[handler] = self._num_resolved, num_remembered
+        self.first_out_of.append(self._num_resolved)
         self.remembered_of.append(num_remembered)
+        self.closing_of.append(closing)
         self.num_handlers += 1
         self._num_resolved += num_outcomes
         while self._num_resolved > len(self.resolved):
@@ -153,8 +155,7 @@ class Tables:
     def _grow_states(self) -> None:
         self.rows = _grown(self.rows, 0)
         self.flat = _flat(self.rows)
-        self.expanded = _grown(self.expanded, 0)
-        self.final = _grown(self.final, NO_OUTCOME)
+        self.final = _grown(self.final, UNBUILT)
 
     def _action(self, handler: int, target: int, outcome: int) -> int:
         key = (handler, target, outcome)

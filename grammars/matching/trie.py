@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from grammars.matching.walk import find
 from grammars.vocabulary import Vocabulary
+
+BYTE, DEPTH, SKIP, FIRST = range(4)
+"""Columns of a node: the byte on the edge into it, 0 for depth of first bytes, the index past its subtree, and the
+index of its first token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,52 +29,39 @@ class TokenTrie:
     """Flat prefix tree over N nodes.
 
     Attributes:
-        byte_N: uint8, the byte on the edge into each node.
-        depth_N: int32, 0 for first bytes.
-        skip_N: int32, index past each node's subtree.
-        first_N: int32 [N + 1]; ``tokens[first_N[i]:first_N[i + 1]]`` are the ids spelled by the path to node i.
-        tokens: int32 token ids, grouped by node.
+        nodes: int32 [N + 1, 4], the columns above; the last row only ends the tokens of the one before.
+        tokens: int32 token ids, grouped by node: ``tokens[nodes[i, FIRST]:nodes[i + 1, FIRST]]`` are spelled by the
+        path
+            to node i.
         max_depth: largest depth plus 1 (the longest token in bytes).
         vocabulary: where the tokens come from.
         shared: what grammars over this vocabulary have in common; grows, and travels nowhere.
     """
 
-    byte_N: npt.NDArray[np.uint8]
-    depth_N: npt.NDArray[np.int32]
-    skip_N: npt.NDArray[np.int32]
-    first_N: npt.NDArray[np.int32]
+    nodes: npt.NDArray[np.int32]
     tokens: npt.NDArray[np.int32]
     max_depth: int
     vocabulary: Vocabulary
     shared: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> tuple[object, ...]:
-        return (self.byte_N, self.depth_N, self.skip_N, self.first_N, self.tokens, self.max_depth, self.vocabulary, {})
+        return (self.nodes, self.tokens, self.max_depth, self.vocabulary, {})
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
         for name, value in zip(self.__slots__, state, strict=True):
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
-        return len(self.byte_N)
+        return len(self.nodes) - 1
 
-    @property
-    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
-        """The arrays as `walk` takes them."""
-        return (self.byte_N, self.depth_N, self.skip_N, self.first_N, self.tokens)
+    def tokens_below(self, node: int) -> npt.NDArray[np.int32]:
+        """The ids spelled by the paths to a node and to all nodes below it."""
+        return self.tokens[self.nodes[node, FIRST] : self.nodes[self.nodes[node, SKIP], FIRST]]
 
-    def tokens_from(self, prefix: bytes) -> list[int]:
-        """The ids whose bytes start with ``prefix``, which is not empty."""
-        node, end = 0, len(self)
-        for depth, byte in enumerate(prefix):
-            while node < end and self.byte_N[node] != byte:
-                node = int(self.skip_N[node])
-            if node >= end:
-                return []
-            if depth + 1 < len(prefix):
-                node, end = node + 1, int(self.skip_N[node])
-        found: list[int] = self.tokens[self.first_N[node] : self.first_N[self.skip_N[node]]].tolist()
-        return found
+    def find(self, prefix: bytes) -> int | None:
+        """The node whose path is ``prefix``, which is not empty."""
+        node = find(self.nodes, np.frombuffer(prefix, dtype=np.uint8))
+        return None if node < 0 else int(node)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> TokenTrie:
@@ -95,11 +87,9 @@ class TokenTrie:
         while path:
             skip[path.pop()] = len(byte)
         counts = np.bincount(np.asarray(node_of, dtype=np.int64), minlength=len(byte))
+        first = np.concatenate([[0], np.cumsum(counts)])
         return cls(
-            byte_N=np.asarray(byte, dtype=np.uint8),
-            depth_N=np.asarray(depth, dtype=np.int32),
-            skip_N=np.asarray(skip, dtype=np.int32),
-            first_N=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+            nodes=np.stack([[*byte, 0], [*depth, 0], [*skip, 0], first], axis=1).astype(np.int32),
             tokens=np.asarray([token for _, token in ordered], dtype=np.int32),
             max_depth=max(depth, default=-1) + 1,
             vocabulary=vocabulary,

@@ -29,6 +29,8 @@ popped."""
 NUM_COUNTS = 4
 """Columns of counts: misses, exits and whole-word tokens written so far, and the next fresh stack node."""
 
+_BYTE, _DEPTH, _SKIP, _FIRST = range(4)  # as in grammars.matching.trie
+_UNBUILT = -2  # as in grammars.matching.tables
 _BEGIN, _END, _STATE, _STACK, _WORD, _SUBJECT, _DETAIL = range(RANGE_FIELDS)
 _MISSES, _EXITS, _WHOLE, _TOP = range(NUM_COUNTS)
 _READ, _DEAD, _MISSING, _LEFT, _LEFT_BEFORE = range(5)
@@ -37,33 +39,32 @@ _READ, _DEAD, _MISSING, _LEFT, _LEFT_BEFORE = range(5)
 
 @njit(cache=True, nogil=True)
 def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
-    byte: int, state: int, stack: int, word: int, top: int, first_scratch: int, tables: Arrays, stacks: Arrays
+    byte: int, state: int, stack: int, word: int, top: int, first_scratch: int, tables: Arrays, stacks: Ints
 ) -> tuple[int, int, int, int, int, int, int]:
     """Read a byte that is no plain transition: (fate, state, stack, word, top, and the last two columns of a range)."""
-    rows, expanded, final, actions, first_out, resolved, remembered = tables
-    handlers, parents = stacks
+    rows, final, actions, handlers, resolved = tables
     while True:
         code = rows[state, byte]
         if code > 0:
             return _READ, code, stack, word, top, 0, 0
-        if code == 0 and not expanded[state]:
+        if code == 0 and final[state] == _UNBUILT:
             return _MISSING, state, stack, word, top, state, MISSING_ROW
         if code < 0 and actions[-code, 0] > 0:
-            handlers[top] = actions[-code, 0]
-            parents[top] = stack
+            stacks[top, 0] = actions[-code, 0]
+            stacks[top, 1] = stack
             return _READ, actions[-code, 1], top, word, top + 1, 0, 0
         outcome = actions[-code, 2] if code < 0 else final[state]
         if outcome < 0:
             return _DEAD, 0, 0, 0, top, 0, 0
         if stack == BASE:
             return _LEFT if code < 0 else _LEFT_BEFORE, 0, BASE, word, top, outcome, 0
-        handler = handlers[stack]
-        entered = resolved[first_out[handler] + outcome]
+        handler = stacks[stack, 0]
+        entered = resolved[handlers[handler, 0] + outcome]
         if entered < 0:
             return _MISSING, state, stack, word, top, handler, outcome
-        if outcome < remembered[handler] and stack >= first_scratch:
+        if outcome < handlers[handler, 1] and stack >= first_scratch:
             word = 1
-        state, stack = entered, parents[stack]
+        state, stack = entered, stacks[stack, 1]
         if code < 0:
             return _READ, state, stack, word, top, 0, 0
 
@@ -82,10 +83,11 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
     ranges: Ints,
     num_ranges: int,
     first_scratch: int,
-    trie: Arrays,
+    nodes: Ints,
+    tokens: Ints,
     tables: Arrays,
-    stacks: Arrays,
-    path: tuple[Ints, ...],
+    stacks: Ints,
+    path: Ints,
     bits: Bits,
     misses: Ints,
     exits: Ints,
@@ -97,36 +99,34 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
     ``whole`` collects tokens that hold a whole remembered word, begun and ended in them; ``exits`` the ranges that go
     on below the base. ``counts`` is read and written.
     """
-    byte_N, depth_N, skip_N, first_N, tokens = trie
     rows = tables[0]
-    path_states, path_stacks, path_ends, path_words = path
     for number in range(num_ranges):
         node, end = ranges[number, _BEGIN], ranges[number, _END]
         if node >= end:
             continue
-        base_depth = depth_N[node]
-        path_states[0], path_stacks[0] = ranges[number, _STATE], ranges[number, _STACK]
-        path_ends[0], path_words[0] = end, ranges[number, _WORD]
+        base_depth = nodes[node, _DEPTH]
+        path[0, 0], path[0, 1] = ranges[number, _STATE], ranges[number, _STACK]
+        path[0, 2], path[0, 3] = end, ranges[number, _WORD]
         while node < end:
-            level = depth_N[node] - base_depth
-            here, stack, word = path_states[level], path_stacks[level], path_words[level]
-            state = rows[here, byte_N[node]]
+            level = nodes[node, _DEPTH] - base_depth
+            here, stack, word = path[level, 0], path[level, 1], path[level, 3]
+            state = rows[here, nodes[node, _BYTE]]
             fate = _READ
             if state <= 0:
                 if (
                     counts[_MISSES] == len(misses)
                     or counts[_EXITS] == len(exits)
-                    or counts[_WHOLE] + first_N[node + 1] - first_N[node] > len(whole)
-                    or counts[_TOP] == len(stacks[0])
+                    or counts[_WHOLE] + nodes[node + 1, _FIRST] - nodes[node, _FIRST] > len(whole)
+                    or counts[_TOP] == len(stacks)
                 ):
                     return False
                 fate, state, stack, word, counts[_TOP], subject, detail = _cross(
-                    byte_N[node], here, stack, word, counts[_TOP], first_scratch, tables, stacks
+                    nodes[node, _BYTE], here, stack, word, counts[_TOP], first_scratch, tables, stacks
                 )
-                stop = skip_N[node]
+                stop = nodes[node, _SKIP]
                 if fate == _MISSING:
                     if subject == here and detail == MISSING_ROW:
-                        stop = path_ends[level]
+                        stop = path[level, 2]
                     _report(misses, counts[_MISSES], node, stop, state, stack, word, subject, detail)
                     counts[_MISSES] += 1
                 if fate == _LEFT_BEFORE or (fate == _LEFT and node + 1 < stop):
@@ -136,7 +136,7 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
                 if fate != _READ and fate != _LEFT:  # noqa: PLR1714 - numba
                     node = stop
                     continue
-            for index in range(first_N[node], first_N[node + 1]):
+            for index in range(nodes[node, _FIRST], nodes[node + 1, _FIRST]):
                 token = tokens[index]
                 bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
                 if word:
@@ -145,10 +145,10 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
                     whole[counts[_WHOLE]] = token
                     counts[_WHOLE] += 1
             if fate == _LEFT:
-                node = skip_N[node]
+                node = nodes[node, _SKIP]
                 continue
-            path_states[level + 1], path_stacks[level + 1] = state, stack
-            path_ends[level + 1], path_words[level + 1] = skip_N[node], word
+            path[level + 1, 0], path[level + 1, 1] = state, stack
+            path[level + 1, 2], path[level + 1, 3] = nodes[node, _SKIP], word
             node += 1
     return True
 
@@ -189,7 +189,8 @@ def overlay(  # noqa: PLR0917 - numba takes no keywords
     low: int,
     high: int,
     depth: int,
-    trie: Arrays,
+    nodes: Ints,
+    tokens: Ints,
     bits: Bits,
     closed: Ints,
 ) -> None:
@@ -198,19 +199,18 @@ def overlay(  # noqa: PLR0917 - numba takes no keywords
     ``closed[i]`` becomes the trie node at which word ``low + i`` ends inside a token, or -1. Bits of tokens that end
     there are set, or for a forbidden word (outcome -1) cleared.
     """
-    byte_N, _, skip_N, first_N, tokens = trie
     for number in range(low, high):
         closed[number - low] = -1
-        node, end = 0, len(byte_N)
+        node, end = 0, len(nodes) - 1
         last = begins[number + 1]
         for place in range(begins[number] + depth, last):
-            while node < end and byte_N[node] < blob[place]:
-                node = skip_N[node]
-            if node >= end or byte_N[node] != blob[place]:
+            while node < end and nodes[node, _BYTE] < blob[place]:
+                node = nodes[node, _SKIP]
+            if node >= end or nodes[node, _BYTE] != blob[place]:
                 break
             is_end = place + 1 == last
             if outcomes[number] >= 0 or is_end:
-                for index in range(first_N[node], first_N[node + 1]):
+                for index in range(nodes[node, _FIRST], nodes[node + 1, _FIRST]):
                     token = tokens[index]
                     if outcomes[number] >= 0:
                         bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
@@ -218,36 +218,54 @@ def overlay(  # noqa: PLR0917 - numba takes no keywords
                         bits[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
             if is_end:
                 closed[number - low] = node
-            end = skip_N[node]
+            end = nodes[node, _SKIP]
             node += 1
 
 
 @njit(cache=True, nogil=True)
 def measure(  # noqa: PLR0917 - numba takes no keywords
-    state: int, trie: Arrays, tables: Arrays, path: tuple[Ints, ...], lengths: Ints, closes: Ints
+    state: int, nodes: Ints, tables: Arrays, path: Ints, lengths: Ints, closes: Ints
 ) -> None:
     """Characters on the way to each trie node, read from ``state``, into which bytes lead that end a character.
 
     ``lengths[node]`` counts those begun, the last one included where it is not whole yet; -1 where the node is dead.
     ``closes[node]`` is 1 where the node's byte exits; it is no part of a character then.
     """
-    byte_N, depth_N, skip_N, _, _ = trie
     rows = tables[0]
-    path_states, path_lengths, _, _ = path
-    path_states[0], path_lengths[0] = state, 0
+    path[0, 0], path[0, 1] = state, 0
     node = 0
-    while node < len(byte_N):
-        level = depth_N[node]
-        code = rows[path_states[level], byte_N[node]]
-        begun = path_lengths[level] + (1 if path_states[level] == state else 0)
+    while node < len(nodes) - 1:
+        level = nodes[node, _DEPTH]
+        code = rows[path[level, 0], nodes[node, _BYTE]]
+        begun = path[level, 1] + (1 if path[level, 0] == state else 0)
         if code > 0:
             lengths[node], closes[node] = begun, 0
-            path_states[level + 1], path_lengths[level + 1] = code, begun
+            path[level + 1, 0], path[level + 1, 1] = code, begun
             node += 1
             continue
-        is_exit = code < 0
-        for below in range(node, skip_N[node]):
+        for below in range(node, nodes[node, _SKIP]):
             lengths[below], closes[below] = -1, 0
-        if is_exit:
-            lengths[node], closes[node] = path_lengths[level], 1
-        node = skip_N[node]
+        if code < 0:
+            lengths[node], closes[node] = path[level, 1], 1
+        node = nodes[node, _SKIP]
+
+
+@njit(cache=True, nogil=True)
+def find(nodes: Ints, text: npt.NDArray[np.uint8]) -> int:
+    """The trie node at the end of the path ``text``, or -1."""
+    node, end = -1, len(nodes) - 1
+    for byte in text:
+        node += 1
+        while node < end and nodes[node, _BYTE] < byte:
+            node = nodes[node, _SKIP]
+        if node >= end or nodes[node, _BYTE] != byte:
+            return -1
+        end = nodes[node, _SKIP]
+    return node
+
+
+@njit(cache=True, nogil=True)
+def clear(bits: Bits, tokens: Ints) -> None:
+    """Clear the bits of ``tokens``."""
+    for token in tokens:
+        bits[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))

@@ -46,12 +46,12 @@ class SlowTwin:
         self.start = (state, (Frame(bottom),))
 
     def row(self, state):
-        if not self.tables.expanded[state]:
+        if not self.tables.is_built(state):
             self.source.expand(self.tables, state)
         return self.tables.rows[state], int(self.tables.final[state])
 
     def resolve(self, handler, outcome):
-        index = self.tables.first_out[handler] + outcome
+        index = self.tables.first_out_of[handler] + outcome
         if self.tables.resolved[index] == UNRESOLVED:
             entered = self.source.resolve(self.tables, handler, outcome)
             self.tables.resolved[index] = entered
@@ -71,13 +71,13 @@ class SlowTwin:
         return after and self.read(*after, byte)
 
     def grown(self, stack, byte):
-        if not stack or not self.tables.remembered[stack[-1].handler]:
+        if not stack or not self.tables.remembered_of[stack[-1].handler]:
             return stack
         return (*stack[:-1], stack[-1]._replace(partial=stack[-1].partial + bytes((byte,))))
 
     def popped(self, stack, outcome):
         *below, top = stack
-        if outcome < self.tables.remembered[top.handler]:
+        if outcome < self.tables.remembered_of[top.handler]:
             if top.partial in below[-1].used:
                 return None
             below[-1] = below[-1]._replace(used=below[-1].used | {top.partial})

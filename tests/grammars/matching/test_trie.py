@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammars.matching.trie import TokenTrie
+from grammars.matching.trie import BYTE, DEPTH, FIRST, SKIP, TokenTrie
 from grammars.vocabulary import Vocabulary
 
 
@@ -18,11 +18,15 @@ def test_paths_subtrees_and_prefixes(texts, prefix):
     path: list[int] = []
     spelled: dict[int, bytes] = {}
     for node in range(len(trie)):
-        del path[trie.depth_N[node] :]
-        path.append(int(trie.byte_N[node]))
-        for token in trie.tokens[trie.first_N[node] : trie.first_N[node + 1]].tolist():
+        del path[trie.nodes[node, DEPTH] :]
+        path.append(int(trie.nodes[node, BYTE]))
+        for token in trie.tokens[trie.nodes[node, FIRST] : trie.nodes[node + 1, FIRST]].tolist():
             spelled[token] = bytes(path)
-        end = next((n for n in range(node + 1, len(trie)) if trie.depth_N[n] <= trie.depth_N[node]), len(trie))
-        assert trie.skip_N[node] == end
+        end = next(
+            (n for n in range(node + 1, len(trie)) if trie.nodes[n, DEPTH] <= trie.nodes[node, DEPTH]), len(trie)
+        )
+        assert trie.nodes[node, SKIP] == end
     assert spelled == {token: text for token, text in enumerate(texts) if text}
-    assert sorted(trie.tokens_from(prefix)) == [t for t, text in enumerate(texts) if text.startswith(prefix)]
+    found = trie.find(prefix)
+    below = [] if found is None else sorted(trie.tokens_below(found).tolist())
+    assert below == [t for t, text in enumerate(texts) if text.startswith(prefix)]
