@@ -49,10 +49,6 @@ class Alphabet:
         """The minterms that make up one of the classes given at construction."""
         return self._guards[charset]
 
-    def minterm(self, code_point: int) -> int:
-        """The minterm of a code point, -1 for a surrogate."""
-        return self._labels[bisect_right(self._starts, code_point) - 1]
-
     def run(self, code_point: int) -> tuple[int, int]:
         """The minterm of a code point (-1 for a surrogate) and the last code point of the run of it from there on."""
         i = bisect_right(self._starts, code_point)
