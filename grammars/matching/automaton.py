@@ -158,7 +158,7 @@ class PushdownAutomaton:
             if num_ranges:
                 counts[0] = 0
                 ranges = self._misses[:num_ranges].copy()
-                for *_, subject, detail in ranges.tolist():
+                for subject, detail in dict.fromkeys(map(tuple, ranges[:, 5:].tolist())):
                     if detail == MISSING_ROW:
                         self.final(subject)
                     else:

@@ -48,7 +48,7 @@ def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
         if code > 0:
             return _READ, code, stack, word, top, 0, 0
         if code == 0 and final[state] == _UNBUILT:
-            return _MISSING, state, stack, word, top, state, MISSING_ROW
+            return _MISSING, 0, 0, 0, top, state, MISSING_ROW
         if code < 0 and actions[-code, 0] > 0:
             stacks[top, 0] = actions[-code, 0]
             stacks[top, 1] = stack
@@ -61,7 +61,7 @@ def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
         handler = stacks[stack, 0]
         entered = resolved[handlers[handler, 0] + outcome]
         if entered < 0:
-            return _MISSING, state, stack, word, top, handler, outcome
+            return _MISSING, 0, 0, 0, top, handler, outcome
         if outcome < handlers[handler, 1] and stack >= first_scratch:
             word = 1
         state, stack = entered, stacks[stack, 1]
@@ -125,9 +125,9 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
                 )
                 stop = nodes[node, _SKIP]
                 if fate == _MISSING:
-                    if subject == here and detail == MISSING_ROW:
-                        stop = path[level, 2]
-                    _report(misses, counts[_MISSES], node, stop, state, stack, word, subject, detail)
+                    if rows[here, nodes[node, _BYTE]] == 0:
+                        stop = path[level, 2]  # the bytes to come will miss the same
+                    _report(misses, counts[_MISSES], node, stop, here, path[level, 1], path[level, 3], subject, detail)
                     counts[_MISSES] += 1
                 if fate == _LEFT_BEFORE or (fate == _LEFT and node + 1 < stop):
                     begin = node if fate == _LEFT_BEFORE else node + 1
