@@ -98,7 +98,7 @@ def test_the_first_mask_travels_and_the_others_are_built_again(
     packed = pack(compiled(trie, constraint).grammar, shared_objects(trie))
     there = unpack(packed, shared_objects(trie)).matcher()
     with monkeypatch.context() as patch:
-        patch.setattr(PushdownAutomaton, "mark", lambda *_: pytest.fail("the first row was computed again"))
+        patch.setattr(PushdownAutomaton, "walk", lambda *_: pytest.fail("the first row was computed again"))
         assert there.mask().bits_W.tolist() == here.mask().bits_W.tolist()
         assert not there.mask().bits_W.flags.writeable
     while not here.is_finished:
