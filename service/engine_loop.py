@@ -83,6 +83,7 @@ class EngineLoop:
         self._send = send
         self._grammars: dict[str, Grammar | EspalierError] = {}
         self._is_stuck = False
+        self._steps = 0
 
     def run(self) -> None:
         """Turn until told to shut down."""
@@ -94,8 +95,7 @@ class EngineLoop:
             if answers or not self._engine.has_work:
                 self._send(Report(answers=answers, stats=self._engine.stats()))
             if self._engine.has_work:
-                events = self._step()
-                self._send(Report(events=events, stats=self._engine.stats()))
+                self._send(self._step())
 
     def _take(self) -> Iterator[Instruction]:
         """Every instruction that waits. Blocks for the first one where there is nothing else to do."""
@@ -123,11 +123,12 @@ class EngineLoop:
             case Ping() | Shutdown():
                 pass
 
-    def _step(self) -> tuple[TokenEvent, ...]:
-        steps = self._engine.stats().totals.steps
+    def _step(self) -> Report:
         events = tuple(self._engine.step())
-        self._is_stuck = not events and self._engine.stats().totals.steps == steps
-        return events
+        stats = self._engine.stats()
+        self._is_stuck = not events and stats.totals.steps == self._steps
+        self._steps = stats.totals.steps
+        return Report(events=events, stats=stats)
 
     def _submit(self, submit: Submit) -> EspalierError | None:
         """Queue a request; why not, where it is refused."""
