@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil, floor, gcd, lcm
+from math import ceil, floor, gcd, inf, lcm, nextafter
 from typing import Final
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
@@ -20,6 +20,7 @@ from grammars.regular.expressions import (
     chars,
     concat,
     from_machine,
+    intersection,
     literal,
     optional,
     repeat,
@@ -37,7 +38,11 @@ FRACTION_DIGITS: Final = 20
 """Digits after the point; the shortest text of a double without an exponent has at most so many."""
 EXPONENT: Final = 280
 """Largest exponent, so that no number overflows a double."""
+DOUBLE_DIGITS: Final = 15
+"""Decimal digits that a double always keeps (DBL_DIG)."""
 _MAX_PLACES: Final = 60
+_LARGEST: Final = 10**300
+"""Beyond this no double is looked for."""
 _DIGIT: Final = chars("0123456789")
 
 
@@ -63,12 +68,15 @@ class Bounds:
         return any(limit is not None for limit in limits)
 
     def on_grid(self, places: int) -> tuple[int | None, int | None]:
-        """Lower and upper bound, both included, in units of 10^-places."""
+        """Lower and upper bound, both included, in units of 10^-places.
+
+        Exclusive bounds hold for the doubles that decimals are read as, too: 99.999999999999999 is read as 100.
+        """
         unit = 10**places
         low = [ceil(exact(v) * unit) for v in [self.minimum] if v is not None]
-        low += [floor(exact(v) * unit) + 1 for v in [self.exclusive_minimum] if v is not None]
+        low += [floor(_read_above(exact(v)) * unit) + 1 for v in [self.exclusive_minimum] if v is not None]
         high = [floor(exact(v) * unit) for v in [self.maximum] if v is not None]
-        high += [ceil(exact(v) * unit) - 1 for v in [self.exclusive_maximum] if v is not None]
+        high += [ceil(_read_below(exact(v)) * unit) - 1 for v in [self.exclusive_maximum] if v is not None]
         return max(low, default=None), min(high, default=None)
 
 
@@ -102,6 +110,9 @@ def number(
     (one digit from 1 to 9 before the point) are there as far as all numbers with their exponent keep the bounds; with a
     divisor there are none.
 
+    With a divisor and without bounds every multiple of so many digits is there, so that the complement within decimals
+    of so many digits is exact.
+
     Raises:
         UnsupportedConstraintError: `multiple_of` or a bound has too many decimal places.
     """
@@ -115,6 +126,16 @@ def number(
     step_on_grid = int(step * unit) if step else 1
     plain = _signed(_default(low, -reach), _default(high, reach), step_on_grid, places)
     return plain if step else union(plain, _scientific(bounds, fraction_digits))
+
+
+def short_decimal(digits: int = DOUBLE_DIGITS) -> Expression:
+    """Decimals without an exponent, of at most so many digits in all.
+
+    With no more than 15, different values are read as different doubles, so that what is no integer is not read as one.
+    """
+    counted = repeat(concat(_DIGIT, optional(literal("."))), 1, digits)
+    shape = concat(_whole(digits), optional(concat(literal("."), repeat(_DIGIT, 1, digits - 1))))
+    return concat(optional(literal("-")), intersection(shape, counted))
 
 
 def exact(value: Real) -> Fraction:
@@ -189,9 +210,25 @@ def _scientific(bounds: Bounds, fraction_digits: int) -> Expression:
 
 
 def _bound(bounds: Bounds, *, upper: bool) -> Fraction | None:
-    values = (bounds.maximum, bounds.exclusive_maximum) if upper else (bounds.minimum, bounds.exclusive_minimum)
-    found = [exact(value) for value in values if value is not None]
+    """The lower or upper bound, an exclusive one moved to where decimals are read as doubles beyond it."""
+    found = [exact(v) for v in [bounds.maximum if upper else bounds.minimum] if v is not None]
+    if upper:
+        found += [_read_below(exact(v)) for v in [bounds.exclusive_maximum] if v is not None]
+    else:
+        found += [_read_above(exact(v)) for v in [bounds.exclusive_minimum] if v is not None]
     return (min if upper else max)(found, default=None)
+
+
+def _read_above(value: Fraction) -> Fraction:
+    """Decimals above this are read as doubles above what the value is read as, and are above the value."""
+    if abs(value) > _LARGEST:
+        return value
+    read = float(value)
+    return max(value, (Fraction(read) + Fraction(nextafter(read, inf))) / 2)
+
+
+def _read_below(value: Fraction) -> Fraction:
+    return -_read_above(-value)
 
 
 def _decades(low: Fraction | None, high: Fraction | None) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """Bounded numbers against exact arithmetic."""
 
 import json
+import math
 import random
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.regular import build
-from grammars.regular.numbers import SAFE_INTEGER, UNBOUNDED, Bounds, exact, integer, number
+from grammars.regular.numbers import SAFE_INTEGER, UNBOUNDED, Bounds, exact, integer, number, short_decimal
 
 REALS = st.integers(-300, 300) | st.decimals(-30, 30, places=2) | st.floats(-30, 30).map(lambda x: round(x, 1))
 DIVISORS = st.sampled_from([1, 2, 3, 7, 10, 25, Decimal("0.5"), Decimal("0.01"), 1.5, Decimal("0.25"), 0.1])
@@ -148,6 +149,39 @@ def test_defaults_keep_integers_exact_and_digits_few():
     assert build(integer(Bounds(maximum=-(2**70)))).matches(str(-(2**70)).encode())
     assert build(number()).walk(b"1" * 21) == 0
     assert build(number()).walk(b"1." + b"1" * 21) == 0
+
+
+@given(REALS, st.integers(0, 2**32))
+def test_exclusive_bounds_hold_for_the_doubles_that_are_read(draw_word, bound, seed):
+    above, below = build(number(Bounds(exclusive_minimum=bound))), build(number(Bounds(exclusive_maximum=bound)))
+    nearest = f"{Decimal(float(bound)):f}"
+    for text in (nearest, nearest + ("" if "." in nearest else ".") + "0001", f"{float(bound) - 1e-15:.20f}"):
+        if above.matches(text.encode()):
+            assert float(text) > float(bound)
+        if below.matches(text.encode()):
+            assert float(text) < float(bound)
+    rng = random.Random(seed)
+    for _ in range(10):
+        assert float(draw_word(above, rng, 40)) > float(bound)
+        assert float(draw_word(below, rng, 40)) < float(bound)
+    neighbours = (math.nextafter(float(bound), math.inf), math.nextafter(float(bound), -math.inf))
+    for value, automaton in zip(neighbours, (above, below), strict=True):
+        if "e" not in repr(value):
+            assert automaton.matches(repr(value).encode())
+
+
+@given(st.integers(0, 2**32))
+def test_short_decimals_are_read_as_what_they_are(draw_word, seed):
+    text = draw_word(build(short_decimal()), random.Random(seed), 25).decode()
+    assert Fraction(text).denominator == 1 or not float(text).is_integer()
+    assert sum(character.isdigit() for character in text) <= 15
+
+
+def test_short_decimals():
+    automaton = build(short_decimal(4))
+    for text in PLAIN:
+        assert automaton.matches(text.encode()) == (sum(map(str.isdigit, text)) <= 4), text
+    assert not any(automaton.matches(text.encode()) for text in NOT_NUMBERS)
 
 
 def test_refusals():
