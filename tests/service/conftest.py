@@ -152,6 +152,12 @@ def tiny_flags(tiny_model_dir) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def serve(tiny_flags) -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
-    """Factory of contexts with a real server process: ``with serve("--flag", "value") as server: server.ready()``."""
-    return lambda *flags: server_process(*tiny_flags, *flags)
+def serve_any() -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
+    """Factory of contexts with a real server process: ``with serve_any("--flag", "value") as server: server.ready()``."""
+    return server_process
+
+
+@pytest.fixture(scope="session")
+def serve(serve_any, tiny_flags) -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
+    """The same with the tiny model, unless the flags name another one."""
+    return lambda *flags: serve_any(*tiny_flags, *flags)

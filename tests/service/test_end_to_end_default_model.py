@@ -14,7 +14,6 @@ import pytest_asyncio
 from service.v1 import common_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from service.v1 import generation_pb2 as pb
 from service.v1.common_pb2 import Constraint
-from tests.service.server_process import server_process
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 
@@ -48,10 +47,10 @@ COLOURS = ["red", "green", "blue"]
 
 
 @pytest.fixture(scope="module")
-def server(default_model_files):
+def server(default_model_files, serve_any):
     # In float32 equal requests give equal texts here; in bfloat16 a prefix-cache hit can turn a near tie.
     flags = ("--device", "cpu", "--dtype", "float32", "--kv-cache-tokens", "8192", "--compile-workers", "1")
-    with server_process(*flags, "--metrics-port", "0") as process:
+    with serve_any(*flags, "--metrics-port", "0") as process:
         yield process.ready()
 
 
