@@ -153,7 +153,7 @@ def tiny_flags(tiny_model_dir) -> list[str]:
 
 @pytest.fixture(scope="session")
 def serve_any() -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
-    """Factory of contexts with a real server process: ``with serve_any("--flag", "value") as server: server.ready()``."""
+    """Factory of contexts with a real server process: ``with serve_any("--flag", "value") as server: ...``."""
     return server_process
 
 
