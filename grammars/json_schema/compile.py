@@ -5,6 +5,7 @@ Invariant: a schema that compiles has at least one valid text, and every keyword
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -22,17 +23,28 @@ from grammars.limits import ConstraintLimits
 from grammars.matching.constraint import CompiledConstraint
 
 
+class PropertyOrder(enum.Enum):
+    """In which order the keys of an object come."""
+
+    SCHEMA = "schema"
+    """Those that `properties` declares in their order, then the others."""
+    ANY = "any"
+    """In any order, each key once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonOptions:
     """How JSON texts are generated.
 
     Attributes:
         whitespace: between JSON tokens.
+        property_order: of the keys of an object.
         best_effort: report keywords that cannot be enforced, instead of refusing the schema.
         limits: how large a schema may be.
     """
 
     whitespace: Whitespace = Whitespace.COMPACT
+    property_order: PropertyOrder = PropertyOrder.SCHEMA
     best_effort: bool = False
     limits: ConstraintLimits = field(default_factory=ConstraintLimits)
 
@@ -58,13 +70,13 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     """
     document = Document(schema, options.limits)
     translator = Translator(document, best_effort=options.best_effort)
-    values = Values(translator)
+    values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA)
     goal = values.goals.atom(Place(""))
     _translate_all(values, goal)
     if not values.is_possible(goal):
         raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
     text = json.dumps(document.root, default=str)
-    parts = ("json_schema", options.whitespace.value, str(options.best_effort), text)
+    parts = ("json_schema", options.whitespace.value, options.property_order.value, str(options.best_effort), text)
     return CompiledConstraint(
         text_key=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
         language=JsonLanguage(values=values, goal=goal, whitespace=options.whitespace),

@@ -34,9 +34,12 @@ class KeyClasses:
         spelled: the names as they are written.
     """
 
-    def __init__(self, languages: Languages, declared: Iterable[str], key_sets: tuple[KeySet, ...]) -> None:
+    def __init__(
+        self, languages: Languages, declared: Iterable[str], key_sets: tuple[KeySet, ...], *, in_order: bool
+    ) -> None:
+        """With ``in_order`` the keys ``declared`` come in that order, before all others; else all come in any order."""
         ordered = dict.fromkeys(declared)
-        num_declared = len(ordered)
+        num_declared = len(ordered) if in_order else 0
         for keys in key_sets:
             ordered.update(dict.fromkeys(keys.names if len(keys.names) == 1 else sorted(keys.names)))
         self.rest, vectors, few = _rest_classes(languages, tuple(ordered), key_sets)
@@ -63,10 +66,7 @@ class KeyClasses:
         return UNBOUNDED if self.rest else remaining.bit_count()
 
     def coming(self, remaining: int, needed: int) -> int:
-        """The classes that may come next so that the needed ones still may come after: up to the first needed one.
-
-        Declared names come in order, before all others.
-        """
+        """The classes that may come next so that the needed ones still may come after: up to the first needed one."""
         awaited = needed & self._declared
         if awaited:
             return remaining & (2 * (awaited & -awaited) - 1) & self._declared

@@ -25,13 +25,15 @@ from grammars.json_schema.shapes import NOTHING, Shape, Shapes
 class Values:
     """Goals, their shapes, and the derivatives of containers."""
 
-    def __init__(self, translate: Callable[[Values, Place], Shape]) -> None:
+    def __init__(self, translate: Callable[[Values, Place], Shape], *, in_order: bool = True) -> None:
+        """``in_order``: the declared keys of objects come in their order, before all others."""
         self.goals: Formulas[Leaf] = Formulas()
         self.languages = Languages()
         self.arrays = Arrays(self.goals)
         self.objects = Objects(self.goals)
         self.shapes = Shapes(self.languages, self.arrays, self.objects)
         self._translate = translate
+        self._in_order = in_order
         self._leaf_shapes: dict[Leaf, Shape] = {}
         self._goal_shapes: dict[int, Shape] = {TRUE: Shape(), FALSE: NOTHING}
         self._search = Search(self._answer)
@@ -109,7 +111,9 @@ class Values:
     def _key_classes(self, key_sets: tuple[KeySet, ...], order: tuple[str, ...]) -> KeyClasses:
         known = self._classes.get((key_sets, order))
         if known is None:
-            known = self._classes[key_sets, order] = KeyClasses(self.languages, order, key_sets)
+            known = self._classes[key_sets, order] = KeyClasses(
+                self.languages, order, key_sets, in_order=self._in_order
+            )
         return known
 
     def _opened(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState:

@@ -8,7 +8,7 @@ import numpy as np
 
 from decoding.errors import GrammarStateError
 from grammars.constraint import Whitespace
-from grammars.json_schema.compile import JsonOptions, compile_json_schema
+from grammars.json_schema.compile import JsonOptions, PropertyOrder, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary
@@ -18,6 +18,7 @@ class Espalier:
     """The harness hands in a vocabulary with ``tokens``, ``special`` and ``eos``."""
 
     name = "espalier"
+    property_order = PropertyOrder.SCHEMA
 
     def __init__(self, vocab: Any) -> None:
         special = frozenset(vocab.special) | {vocab.eos}
@@ -33,10 +34,18 @@ class Espalier:
     def compile(self, kind: str, text: str) -> LazyGrammar:
         if kind != "json":
             raise NotImplementedError(kind)
-        return compile_json_schema(text, JsonOptions(whitespace=Whitespace.FLEXIBLE)).bind(self._trie)
+        options = JsonOptions(whitespace=Whitespace.FLEXIBLE, property_order=self.property_order)
+        return compile_json_schema(text, options).bind(self._trie)
 
     def matcher(self, grammar: LazyGrammar) -> _Walk:
         return _Walk(grammar)
+
+
+class EspalierAnyOrder(Espalier):
+    """The same with keys in any order."""
+
+    name = "espalier-any-order"
+    property_order = PropertyOrder.ANY
 
 
 class _Walk:

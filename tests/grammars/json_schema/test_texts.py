@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from grammars.constraint import Whitespace
-from grammars.json_schema.compile import JsonOptions, compile_json_object
+from grammars.json_schema.compile import JsonOptions, PropertyOrder, compile_json_object, compile_json_schema
 from grammars.json_schema.gaps import INDENT
 from grammars.json_schema.source import OPEN_LEVELS
 
@@ -55,6 +57,16 @@ def test_the_order_of_combined_schemas_is_own_keys_first(grammar_of, accepts):
     grammar = grammar_of({"allOf": [{"properties": {"x": {}, "a": {}}}], "properties": {"a": {}, "b": {}}})
     assert accepts(grammar, '{"a":1,"b":1,"x":1}')
     assert not accepts(grammar, '{"x":1,"a":1}')
+
+
+@pytest.mark.parametrize("keys", list(itertools.permutations("abyz")))
+def test_any_order_takes_every_order_and_each_key_once(trie, accepts, keys):
+    options = JsonOptions(property_order=PropertyOrder.ANY)
+    grammar = compile_json_schema(PAIR | {"required": ["z", "b"]}, options).bind(trie)
+    members = [f'"{key}":[]' for key in keys]
+    assert accepts(grammar, "{" + ",".join(members) + "}")
+    assert not accepts(grammar, "{" + ",".join([*members, members[0]]) + "}")
+    assert accepts(grammar, "{" + ",".join(members[:3]) + "}") == ({"z", "b"} <= set(keys[:3]))
 
 
 @pytest.mark.parametrize(
