@@ -51,11 +51,12 @@ class CountedStrings:
             row[inner_row == CLOSES] = self._names.tables.exit(outcome)
         self._names.tables.set_dense_row(state, row)
         if inner == self._between:
-            self._names.tables.hints[state] = Counted(
+            hint = Counted(
                 plain=self._names.fixed_state(Kind.STRING, outcome, inner),
                 most=None if length.most is None else length.most - count,
                 least=max(length.least - count, 0),
             )
+            self._names.tables.set_hint(state, hint)
 
     def _state(self, length: Length, outcome: int, count: int, inner: int) -> int:
         if length.most is None and count >= length.least:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from grammars.matching.tables import NO_OUTCOME
-from grammars.regular import ANY_TEXT, build, concat, json_string, literal, optional
+from grammars.regular import ANY_TEXT, Automaton, build, concat, json_string, literal, optional, tagged
+from grammars.regular.formats import format_expression
 from grammars.regular.numbers import integer, number
 
 CLOSES = -1
@@ -72,3 +73,11 @@ def fixed(kind: Kind) -> FixedAutomaton:
     return FixedAutomaton(
         rows=np.array(rows, dtype=np.int32), final=np.array(final, dtype=np.int32), start=automaton.start
     )
+
+
+@cache
+def format_automaton(name: str, outcome: int) -> Automaton:
+    """JSON strings of a format, tagged with ``outcome``: shared, so that its rows are built once per process."""
+    expression = format_expression(name)
+    assert expression is not None
+    return build(tagged(outcome, json_string(expression)))

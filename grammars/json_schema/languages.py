@@ -14,7 +14,7 @@ import numpy as np
 
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.counted import Length
-from grammars.json_schema.fixed import Kind
+from grammars.json_schema.fixed import Kind, format_automaton
 from grammars.json_schema.numeric import Above, Integral, MultipleOf, NumberAtom, OneOf, number_expression
 from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
 from grammars.regular import expressions as regular
@@ -91,6 +91,8 @@ class Languages:
             length = self.length(formula)
             if length is not None:
                 known = length.most is not None and length.most < length.least
+            elif self.format_of(formula) is not None:
+                known = False
             elif words is not None:
                 known = not any(self.contains(formula, word) for word in words)
             else:
@@ -154,8 +156,15 @@ class Languages:
             self._expressions[formula] = known
         return known
 
+    def format_of(self, formula: int) -> str | None:
+        """The format that is all that a formula asks; None for any other."""
+        literal = self.strings.literal(formula)
+        return literal[0].name if literal is not None and literal[1] and isinstance(literal[0], HasFormat) else None
+
     def strings_automaton(self, tagged: Tagged) -> Automaton:
         """JSON strings in every spelling; the tag tells the formula."""
+        if len(tagged) == 1 and (name := self.format_of(tagged[0][1])) is not None:
+            return format_automaton(name, tagged[0][0])
         parts = [regular.tagged(tag, regular.json_string(self.string_expression(formula))) for tag, formula in tagged]
         return build(regular.union(*parts))
 

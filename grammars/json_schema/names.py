@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from grammars.json_schema.fixed import CLOSES, Kind, fixed
-from grammars.matching.hints import Shared
 from grammars.matching.tables import NO_OUTCOME, Tables
 
 Name = tuple[Any, ...]
@@ -59,8 +58,6 @@ class Names:
             automaton = fixed(kind)
             rows = np.where(automaton.rows == CLOSES, self.tables.exit(outcome), automaton.rows)
             final = np.where(automaton.final == NO_OUTCOME, NO_OUTCOME, outcome).astype(np.int32)
-            first = self._blocks[kind, outcome] = self.tables.add_block(rows.astype(np.int32), final)
+            first = self._blocks[kind, outcome] = self.tables.add_block(rows.astype(np.int32), final, (kind, outcome))
             self._states.extend(("fixed", kind, place) for place in range(1, len(rows) + 1))
-            for place in range(len(rows)):
-                self.tables.hints[first + place] = Shared(key=(kind, outcome, place))
         return first + inner - 1

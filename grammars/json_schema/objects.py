@@ -147,6 +147,15 @@ class Objects:
                 coming &= ~(1 << key_class)
         return coming
 
+    def simple_step(self, state: ObjectState, key_class: int) -> list[Successor] | None:
+        """`step` after a key that may come, where nothing is asked of the object as a whole; else None."""
+        if state.residues != _NOTHING_LEFT:
+            return None
+        layout = state.layout
+        remaining = layout.classes.after(state.remaining, key_class)
+        after = layout.state(remaining, state.needed & ~(1 << key_class), state.residues)
+        return [Successor(layout.goals.get(key_class, TRUE), after)]
+
     def step(self, state: ObjectState, key_class: int) -> Answering[list[Successor]]:
         """Ways to go on after a key of ``key_class``; dead ones are left out."""
         live: dict[ObjectState, int] = {}

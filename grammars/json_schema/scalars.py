@@ -17,7 +17,7 @@ from grammars.json_schema.fixed import Kind, fixed
 from grammars.json_schema.languages import Languages, Tagged
 from grammars.json_schema.names import Names
 from grammars.json_schema.spelling import SpelledWords, WordRanges
-from grammars.matching.hints import FORBIDDEN, Overlay
+from grammars.matching.hints import FORBIDDEN, Overlay, Shared
 from grammars.matching.tables import NO_OUTCOME
 from grammars.regular import Automaton
 
@@ -36,6 +36,7 @@ class ScalarStates:
         self._names = names
         self._automata: list[Automaton] = []
         self._quoted: list[bool] = []
+        self._formats: dict[int, tuple[str, int]] = {}
         self._indices: dict[tuple[str, Tagged], int] = {}
         self._words: dict[Tagged, WordRanges] = {}
         self._counted = CountedStrings(names)
@@ -83,6 +84,8 @@ class ScalarStates:
     def expand(self, state: int, index: int, inner: int) -> None:
         """Build the row of a state of an automaton."""
         tables, automaton, quoted = self._names.tables, self._automata[index], self._quoted[index]
+        if index in self._formats:
+            tables.set_hint(state, Shared(key=(self._formats[index], inner)))
         row = np.zeros(256, dtype=np.int32)
         for members, after in automaton.moves(inner):
             closes = quoted and automaton.accepting(after)
@@ -111,7 +114,7 @@ class ScalarStates:
             if other or words.is_open(below, above):
                 row[byte] = self._names.state(("words", words, below, above, depth + 1, other))
         tables.set_dense_row(state, row)
-        tables.hints[state] = Overlay(base=rest, words=words.table, low=low, high=high, depth=depth)
+        tables.set_hint(state, Overlay(base=rest, words=words.table, low=low, high=high, depth=depth))
 
     def _row_of(self, state: int) -> npt.NDArray[np.int32]:
         tables = self._names.tables
@@ -150,6 +153,9 @@ class ScalarStates:
             index = self._indices[use, tagged] = len(self._automata)
             self._automata.append(build(tagged))
             self._quoted.append(use != "number")
+            name = self._languages.format_of(tagged[0][1]) if use == "string" and len(tagged) == 1 else None
+            if name is not None:
+                self._formats[index] = (name, tagged[0][0])
         return index
 
     def _first(self, index: int) -> Row:

@@ -5,7 +5,7 @@ what to do when the child, or the key, is read. Goals of one child exclude each 
 *outcome*.
 
     text     {  "  a  "  :  1           ,  ...  }
-    state    value ─ object_open ─ key ─ colon ─ member ─(child)─ after_member ─ next_key
+    state    value ─ object ─ key ─ colon ─ member ─(child)─ after_member ─ next_key
 
 Invariant: a state's row leads only to states from which the text can be completed.
 """
@@ -23,7 +23,7 @@ from grammars.json_schema.names import Name, Names
 from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import Row, ScalarStates
-from grammars.json_schema.shapes import merged_order
+from grammars.json_schema.shapes import Shape, merged_order
 from grammars.json_schema.values import Values
 from grammars.matching.tables import NO_OUTCOME, Tables
 
@@ -131,7 +131,9 @@ class JsonSource:
     def _expand_item(self, state: int, residues: Residues) -> None:
         self._tables.set_row(state, self._item_row(residues))
 
-    def _expand_object_open(self, state: int, members: ObjectState) -> None:
+    def _expand_object(self, state: int, formulas: Residues, order: tuple[str, ...]) -> None:
+        members = self._values.open_object(formulas, order)
+        assert members is not None
         row = self._key_row(members)
         outcome = self._values.objects.closing(members)
         if outcome is not None:
@@ -199,11 +201,15 @@ class JsonSource:
             residues = self._values.open_array(tuple(shape.array for shape in shapes))
             if residues is not None:
                 row.append((b"["[0], self._gapped(("array_open", residues))))
-        if any(shape.object for shape in shapes):
-            members = self._values.open_object(tuple(shape.object for shape in shapes), merged_order(shapes))
-            if members is not None:
-                row.append((b"{"[0], self._gapped(("object_open", members))))
+        objects = tuple(shape.object for shape in shapes)
+        if self._is_object_possible(objects, shapes):
+            row.append((b"{"[0], self._gapped(("object", objects, merged_order(shapes)))))
         return row
+
+    def _is_object_possible(self, formulas: Residues, shapes: list[Shape]) -> bool:
+        if len(formulas) == 1:
+            return self._values.is_object_possible(formulas[0], shapes[0].order)
+        return any(formulas) and self._values.open_object(formulas, merged_order(shapes)) is not None
 
     def _pushed(self, handler: int, row: Row) -> Row:
         return [(byte, self._tables.push(handler, target)) for byte, target in row]

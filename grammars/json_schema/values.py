@@ -80,6 +80,12 @@ class Values:
         state = self._search.run(self.objects.pruned(self._opened(formulas, order)))
         return state if any(state.residues) else None
 
+    def is_object_possible(self, formula: int, order: tuple[str, ...]) -> bool:
+        """Whether `open_object` finds a state for a single formula, without looking for it where that is clear."""
+        if formula == FALSE or self.objects.is_empty_allowed(formula):
+            return formula != FALSE
+        return self.open_object((formula,), order) is not None
+
     def next_keys(self, state: ObjectState) -> int:
         """The classes of keys that may come next."""
         known = self._next_keys.get(state)
@@ -93,10 +99,11 @@ class Values:
         return residues if any(residues) else None
 
     def after_key(self, state: ObjectState, key_class: int) -> tuple[Successor, ...]:
-        """The ways to go on after a key; none where the key must not come."""
+        """The ways to go on after a key that may come."""
         known = self._object_steps.get((state, key_class))
         if known is None:
-            known = tuple(self._search.run(self.objects.step(state, key_class)))
+            simple = self.objects.simple_step(state, key_class)
+            known = tuple(self._search.run(self.objects.step(state, key_class)) if simple is None else simple)
             self._object_steps[state, key_class] = known
         return known
 

@@ -135,6 +135,10 @@ class PushdownAutomaton:
         """The configuration after ``stack`` is popped with ``outcome``."""
         return Configuration(self._resolve(self.stacks.handler_of[stack], outcome), self.stacks.parent_of[stack])
 
+    def closing(self, stack: int) -> bytes | None:
+        """The byte that ends words read above ``stack``, where they never run out (`Tables.add_handler`)."""
+        return self.tables.closing_of[self.stacks.handler_of[stack]]
+
     def _popped(self, stack: int, outcome: int, position: int, events: list[Event]) -> Configuration:
         handler, parent = self.stacks.handler_of[stack], self.stacks.parent_of[stack]
         is_remembered = outcome < self.tables.remembered_of[handler]

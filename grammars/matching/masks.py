@@ -19,14 +19,17 @@ from decoding.masks import MaskRow, num_words
 from grammars.matching.automaton import NO_RANGES, Configuration, PushdownAutomaton, whole_trie
 from grammars.matching.hints import Counted, Hint, Overlay, Shared
 from grammars.matching.lengths import TokenLengths
-from grammars.matching.memory import Event, Happening, WordMemory
+from grammars.matching.memory import EMPTY_MEMORY, Event, Happening, WordMemory
 from grammars.matching.rows import freeze
+from grammars.matching.stacks import EMPTY
 from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.trie import SKIP
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 from grammars.matching.words import MAX_COUNTED, Words
 
 MAX_CACHED_ROWS = 8192
+NEVER = -1
+"""No stack: nothing is remembered above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,22 @@ class _Above:
     whole: tuple[int, ...]
 
 
+class _WholeToken(NamedTuple):
+    """A token that holds a whole remembered word: `word`, above the stack `node`.
+
+    The word is None where the token holds more than one, or where its words may run out: it must be read to tell.
+    """
+
+    token: int
+    node: int
+    word: bytes | None
+
+
 class _SharedRow(NamedTuple):
-    """The row of a configuration, and the tokens in it that hold a whole remembered word."""
+    """The row of a configuration, and the tokens in it that a memory may forbid by themselves."""
 
     row: MaskRow
-    whole: tuple[int, ...]
+    whole: tuple[_WholeToken, ...]
 
 
 class FirstRow(NamedTuple):
@@ -79,12 +93,13 @@ class Masks:
     def first(self) -> FirstRow | None:
         """The row at the start, where it is there."""
         shared = self._shared.get(self._automaton.start)
-        return None if shared is None else FirstRow(shared.row.bits_W.tobytes(), shared.whole)
+        return None if shared is None else FirstRow(shared.row.bits_W.tobytes(), tuple(w.token for w in shared.whole))
 
     def adopt(self, first: FirstRow) -> None:
         """Take over the row at the start from an equal grammar's masks."""
         row = self._frozen(np.frombuffer(first.words, dtype=np.uint32))
-        self._shared[self._automaton.start] = _SharedRow(row, first.whole)
+        start = self._automaton.start
+        self._shared[start] = _SharedRow(row, tuple(self._whole_token(start, token) for token in first.whole))
 
     def row(self, configuration: Configuration, memory: WordMemory) -> MaskRow:
         """The legal next tokens, end-of-sequence ids included where the text may end."""
@@ -96,14 +111,14 @@ class Masks:
                 self._by_bits.clear()
         else:
             self._shared.move_to_end(configuration)
-        if not memory.frames and not shared.whole:
+        if memory is EMPTY_MEMORY and not shared.whole:
             return shared.row
         repeated = self._repeated(configuration, memory, shared.whole)
         return self._without(shared.row, repeated) if repeated else shared.row
 
     def is_exhausted(self, configuration: Configuration, memory: WordMemory) -> bool:
         """Whether the word being read can only become one that was read before."""
-        if memory.partial is None or not memory.frames or self._closing(memory) is not None:
+        if memory.partial is None or not memory.frames or self._automaton.closing(memory.partial_node) is not None:
             return False
         to_come = self._words.to_come(configuration.state)
         if to_come > MAX_COUNTED:
@@ -123,13 +138,13 @@ class Masks:
             bits = bits.copy() if bits is above.bits else bits
             for token in self._vocabulary.eos_ids:
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
-        return _SharedRow(self._frozen(bits), whole)
+        return _SharedRow(self._frozen(bits), tuple(self._whole_token(configuration, token) for token in whole))
 
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
         if above is None:
             self._automaton.final(state)  # a row that is built has its hint
-            above = self._above[state] = self._found(state, self._automaton.tables.hints.get(state))
+            above = self._above[state] = self._found(state, self._automaton.tables.hint(state))
             if len(self._above) > MAX_CACHED_ROWS:
                 self._above.popitem(last=False)
         return above
@@ -176,14 +191,14 @@ class Masks:
 
     def _cut(self, hint: Counted) -> _Above:
         automaton, trie = self._automaton, self._automaton.trie
-        plain = self._above_stack(hint.plain)
-        shared = automaton.tables.hints[hint.plain]
+        shared = automaton.tables.hint(hint.plain)
         assert isinstance(shared, Shared)
         key = (TokenLengths, shared.key)
         lengths = trie.shared.get(key)
         if not isinstance(lengths, TokenLengths):
-            lengths = trie.shared[key] = TokenLengths.of(automaton, hint.plain)
-        bits, exits = lengths.cut(trie, plain.exits, hint.least, hint.most)
+            plain = self._above_stack(hint.plain)
+            lengths = trie.shared[key] = TokenLengths.of(automaton, hint.plain, plain.exits)
+        bits, exits = lengths.cut(hint.least, hint.most)
         return _Above(bits=bits, exits=exits, whole=())
 
     def _below(self, stack: int, exits: Ints) -> Ints:
@@ -209,7 +224,7 @@ class Masks:
             raise GrammarStateError("every key that may come next was used before")
         return freeze(bits, self._vocabulary.size)
 
-    def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[int, ...]) -> list[Ints]:
+    def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[_WholeToken, ...]) -> list[Ints]:
         """The tokens by which a word comes again, or can only come again."""
         repeated = []
         if memory.partial is not None:
@@ -219,12 +234,27 @@ class Masks:
                     node = self._trie_node(configuration, memory, word, used)
                     if node is not None:
                         repeated.append(self._automaton.trie.tokens_below(node))
-        again = [token for token in whole if self._comes_again(configuration, memory, token)]
+        again = [item.token for item in whole if self._comes_again(configuration, memory, item)]
         return [*repeated, np.array(again, dtype=np.int32)] if again else repeated
 
-    def _comes_again(self, configuration: Configuration, memory: WordMemory, token: int) -> bool:
-        """Whether a token that holds a whole word repeats one."""
+    def _whole_token(self, configuration: Configuration, token: int) -> _WholeToken:
         text = self._vocabulary.tokens[token]
+        events: list[Event] = []
+        self._automaton.read(configuration, text, events)
+        begun = [event for event in events if event.kind is Happening.PUSHED]
+        ended = [event for event in events if event.kind is Happening.REMEMBERED]
+        if len(ended) != 1 or len(begun) != 1 or self._automaton.closing(begun[0].node) is None:
+            return _WholeToken(token, EMPTY, None)
+        (end,) = ended
+        popped = any(event.node == end.parent for event in events if event.kind is Happening.POPPED)
+        node = NEVER if popped else end.parent  # words above a stack that the token pops first are forgotten
+        return _WholeToken(token, node, text[begun[0].position + 1 : end.position])
+
+    def _comes_again(self, configuration: Configuration, memory: WordMemory, item: _WholeToken) -> bool:
+        """Whether a token that holds a whole word repeats one."""
+        if item.word is not None:
+            return item.word in memory.words_above(item.node)
+        text = self._vocabulary.tokens[item.token]
         events: list[Event] = []
         after = self._automaton.read(configuration, text, events)
         assert after is not None
@@ -238,7 +268,7 @@ class Masks:
         assert memory.partial is not None
         automaton, find = self._automaton, self._automaton.trie.find
         rest = word[len(memory.partial) :]
-        closing = self._closing(memory)
+        closing = self._automaton.closing(memory.partial_node)
         if closing is not None:
             return find(rest + closing)
         for position in range(len(rest)):
@@ -255,7 +285,3 @@ class Masks:
             if any(event.kind is Happening.REMEMBERED for event in events):
                 return find(rest + bytes((byte,)))
         return None
-
-    def _closing(self, memory: WordMemory) -> bytes | None:
-        automaton = self._automaton
-        return automaton.tables.closing_of[automaton.stacks.handler_of[memory.partial_node]]

@@ -63,6 +63,8 @@ class WordMemory:
 
     def after(self, text: bytes, events: list[Event]) -> WordMemory | None:
         """The memory after ``text``, during which ``events`` came; None where a word came again."""
+        if self is EMPTY_MEMORY and all(event.kind is Happening.POPPED for event in events):
+            return self
         frames = list(self.frames)
         prefix, begin = self.partial, 0
         node, parent = self.partial_node, self.partial_parent

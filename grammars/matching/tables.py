@@ -16,13 +16,13 @@ only ever added, so that numbers stay valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from grammars.matching.hints import Hint
+from grammars.matching.hints import Hint, Shared
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -73,7 +73,8 @@ class Tables:
         """Each handler's first place in `resolved`, for the same."""
         self.remembered_of = [0]
         """How many outcomes of each handler are remembered, for the same."""
-        self.hints: dict[int, Hint] = {}
+        self._hints: dict[int, Hint] = {}
+        self._blocks: list[tuple[int, int, Hashable]] = []
         self.closing_of: list[bytes | None] = [None]
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
@@ -112,9 +113,21 @@ class Tables:
         self.rows[state] = row
         self.final[state] = final
 
-    def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32]) -> int:
-        """New states with all their rows, whose positive codes count from 1 within the block; the first one's
-        number.
+    def hint(self, state: int) -> Hint | None:
+        """What the source told of a state."""
+        for first, last, key in self._blocks:
+            if first <= state < last:
+                return Shared(key=(key, state - first))
+        return self._hints.get(state)
+
+    def set_hint(self, state: int, hint: Hint) -> None:
+        """Tell something of a state."""
+        self._hints[state] = hint
+
+    def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32], key: Hashable) -> int:
+        """New states with all their rows, whose positive codes count from 1 within the block; the first one's number.
+
+        Blocks with one ``key`` are equal in every grammar.
         """
         first = self.num_states
         while first + len(rows) > len(self.rows):
@@ -123,6 +136,7 @@ class Tables:
         self.rows[first:last] = np.where(rows > 0, rows + (first - 1), rows)
         self.final[first:last] = final
         self.num_states = last
+        self._blocks.append((first, last, key))
         return first
 
     def push(self, handler: int, target: int) -> int:

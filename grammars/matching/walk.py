@@ -265,6 +265,14 @@ def find(nodes: Ints, text: npt.NDArray[np.uint8]) -> int:
 
 
 @njit(cache=True, nogil=True)
+def set_between(bits: Bits, tokens: Ints, lengths: Ints, least: int, most: int) -> None:
+    """Set the bits of the tokens whose lengths lie between two bounds, both included."""
+    for index in range(len(tokens)):
+        if least <= lengths[index] <= most:
+            bits[tokens[index] >> 5] |= np.uint32(1) << np.uint32(tokens[index] & 31)
+
+
+@njit(cache=True, nogil=True)
 def clear(bits: Bits, tokens: Ints) -> None:
     """Clear the bits of ``tokens``."""
     for token in tokens:

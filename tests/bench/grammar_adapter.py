@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ class Espalier:
                 size=vocab.size,
             )
         )
+
+        gc.collect()
+        gc.freeze()  # the vocabulary is no garbage; a server does the same once it is warm
 
     def compile(self, kind: str, text: str) -> LazyGrammar:
         if kind != "json":
