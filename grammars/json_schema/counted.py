@@ -50,13 +50,16 @@ class CountedStrings:
         if count >= length.least:
             row[inner_row == CLOSES] = self._names.tables.exit(outcome)
         self._names.tables.set_dense_row(state, row)
-        if inner == self._between:
-            hint = Counted(
-                plain=self._names.fixed_state(Kind.STRING, outcome, inner),
-                most=None if length.most is None else length.most - count,
-                least=max(length.least - count, 0),
-            )
-            self._names.tables.set_hint(state, hint)
+
+    def hint(self, length: Length, outcome: int, count: int, inner: int) -> Counted | None:
+        """What masks may know of a state: between two characters they can count tokens instead of reading them."""
+        if inner != self._between:
+            return None
+        return Counted(
+            plain=self._names.fixed_state(Kind.STRING, outcome, inner),
+            most=None if length.most is None else length.most - count,
+            least=max(length.least - count, 0),
+        )
 
     def _state(self, length: Length, outcome: int, count: int, inner: int) -> int:
         if length.most is None and count >= length.least:

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from grammars.json_schema.gaps import gap_automaton
 from grammars.matching.tables import NO_OUTCOME
 from grammars.regular import ANY_TEXT, Automaton, build, concat, json_string, literal, optional, tagged
 from grammars.regular.formats import format_expression
@@ -30,6 +31,7 @@ class Kind(enum.Enum):
     NUMBER = "number"
     INTEGER = "integer"
     PLAIN_INTEGER = "plain integer"
+    GAP = "white space between tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +52,9 @@ class FixedAutomaton:
 @cache
 def fixed(kind: Kind) -> FixedAutomaton:
     """The automaton of a kind."""
+    if kind is Kind.GAP:
+        rows, final, start = gap_automaton()
+        return FixedAutomaton(rows=rows, final=final, start=start)
     quoted = kind in (Kind.STRING, Kind.KEY)
     automaton = build(
         {
@@ -60,18 +65,18 @@ def fixed(kind: Kind) -> FixedAutomaton:
             Kind.PLAIN_INTEGER: integer(),
         }[kind]
     )
-    rows = []
-    final = []
+    built = []
+    outcomes = []
     state = 1
     while state < automaton.num_states:
         row = automaton.row(state).copy()
         if quoted and automaton.accepting(int(row[_QUOTE])):
             row[_QUOTE] = CLOSES
-        rows.append(row)
-        final.append(0 if automaton.accepting(state) and not quoted else NO_OUTCOME)
+        built.append(row)
+        outcomes.append(0 if automaton.accepting(state) and not quoted else NO_OUTCOME)
         state += 1
     return FixedAutomaton(
-        rows=np.array(rows, dtype=np.int32), final=np.array(final, dtype=np.int32), start=automaton.start
+        rows=np.array(built, dtype=np.int32), final=np.array(outcomes, dtype=np.int32), start=automaton.start
     )
 
 

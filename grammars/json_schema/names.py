@@ -51,6 +51,11 @@ class Names:
         """The name of a handler."""
         return self._handlers[handler]
 
+    def chain(self, text: bytes, code: int, names: list[Name]) -> int:
+        """The first of new states that read ``text``, whose names nothing else will ask for."""
+        self._states.extend(names)
+        return self.tables.add_chain(text, code)
+
     def fixed_state(self, kind: Kind, outcome: int, inner: int) -> int:
         """A state of a fixed automaton that ends with ``outcome``; its rows are there at once."""
         first = self._blocks.get((kind, outcome))

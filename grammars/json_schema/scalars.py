@@ -17,7 +17,7 @@ from grammars.json_schema.fixed import Kind, fixed
 from grammars.json_schema.languages import Languages, Tagged
 from grammars.json_schema.names import Names
 from grammars.json_schema.spelling import SpelledWords, WordRanges
-from grammars.matching.hints import FORBIDDEN, Overlay, Shared
+from grammars.matching.hints import FORBIDDEN, Hint, Overlay, Shared
 from grammars.matching.tables import NO_OUTCOME
 from grammars.regular import Automaton
 
@@ -48,7 +48,7 @@ class ScalarStates:
         if not tagged:
             return []
         if len(tagged) == 1 and tagged[0][1] == TRUE:
-            return self._fixed(Kind.STRING, tagged[0][0])
+            return self.fixed_row(Kind.STRING, tagged[0][0])
         if len(tagged) == 1 and (length := languages.length(tagged[0][1])) is not None:
             return self._counted.start(length, tagged[0][0])
         words = self._words.get(tagged) or self._word_ranges(tagged)
@@ -66,7 +66,7 @@ class ScalarStates:
         if len(tagged) == 1:
             kind = languages.fixed_kind(tagged[0][1])
             if kind is not None:
-                return self._fixed(kind, tagged[0][0])
+                return self.fixed_row(kind, tagged[0][0])
         return self._first(self._index("number", tagged))
 
     def keys(self, words: WordRanges, others: Tagged) -> int:
@@ -84,8 +84,6 @@ class ScalarStates:
     def expand(self, state: int, index: int, inner: int) -> None:
         """Build the row of a state of an automaton."""
         tables, automaton, quoted = self._names.tables, self._automata[index], self._quoted[index]
-        if index in self._formats:
-            tables.set_hint(state, Shared(key=(self._formats[index], inner)))
         row = np.zeros(256, dtype=np.int32)
         for members, after in automaton.moves(inner):
             closes = quoted and automaton.accepting(after)
@@ -104,6 +102,9 @@ class ScalarStates:
     ) -> None:
         """Build the row of a range of words, laid over the state ``rest`` of other words."""
         tables = self._names.tables
+        if not rest and high - low == 1:
+            self._expand_last_word(state, words, low, depth)
+            return
         row = self._row_of(rest).copy() if rest else np.zeros(256, dtype=np.int32)
         for byte, below, above in words.branches(low, high, depth):
             if depth + 1 == len(words.words[below]):
@@ -114,7 +115,28 @@ class ScalarStates:
             if other or words.is_open(below, above):
                 row[byte] = self._names.state(("words", words, below, above, depth + 1, other))
         tables.set_dense_row(state, row)
-        tables.set_hint(state, Overlay(base=rest, words=words.table, low=low, high=high, depth=depth))
+
+    def hint(self, state: int) -> Hint | None:
+        """What masks may know of a state."""
+        name = self._names.state_name(state)
+        match name:
+            case ("words", words, low, high, depth, rest):
+                return Overlay(base=rest, words=words.table, low=low, high=high, depth=depth)
+            case ("scalar", index, inner) if index in self._formats:
+                return Shared(key=(self._formats[index], inner))
+            case ("counted", *where):
+                return self._counted.hint(*where)
+        return None
+
+    def _expand_last_word(self, state: int, words: WordRanges, low: int, depth: int) -> None:
+        """Build the rows of all that is left of a single word."""
+        tables = self._names.tables
+        word = words.words[low]
+        last = tables.exit(words.outcome(low))
+        rest = word[depth + 1 :]
+        names = [("words", words, low, low + 1, place, _NO_KEY) for place in range(depth + 1, len(word))]
+        code = self._names.chain(rest, last, names) if rest else last
+        tables.set_row(state, [(word[depth], code)])
 
     def _row_of(self, state: int) -> npt.NDArray[np.int32]:
         tables = self._names.tables
@@ -124,7 +146,8 @@ class ScalarStates:
         row: npt.NDArray[np.int32] = tables.rows[state]
         return row
 
-    def _fixed(self, kind: Kind, outcome: int) -> Row:
+    def fixed_row(self, kind: Kind, outcome: int) -> Row:
+        """Codes of the first byte of a text of a fixed automaton."""
         automaton = fixed(kind)
         row = automaton.rows[automaton.start - 1]
         return [(byte, self._names.fixed_state(kind, outcome, int(row[byte]))) for byte in np.flatnonzero(row).tolist()]

@@ -16,7 +16,7 @@ from typing import Any
 
 from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
-from grammars.json_schema.gaps import AFTER_RETURN, GAP
+from grammars.json_schema.fixed import Kind
 from grammars.json_schema.keys import KeyClasses, bits
 from grammars.json_schema.leaves import Anything
 from grammars.json_schema.names import Name, Names
@@ -25,7 +25,7 @@ from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import Row, ScalarStates
 from grammars.json_schema.shapes import Shape, merged_order
 from grammars.json_schema.values import Values
-from grammars.matching.tables import NO_OUTCOME, Tables
+from grammars.matching.tables import Tables
 
 OPEN_LEVELS = 64
 """How deeply a value nests where the schema asks nothing of it."""
@@ -50,6 +50,8 @@ class JsonSource:
         self._tables = tables
         self.names = Names(tables)
         self._scalars = ScalarStates(self._values.languages, self.names)
+        self._gap_row = self._scalars.fixed_row(Kind.GAP, 0) if self._whitespace is Whitespace.FLEXIBLE else []
+        tables.hint_of = self._scalars.hint
         return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
 
     def expand(self, tables: Tables, state: int) -> None:
@@ -104,13 +106,9 @@ class JsonSource:
             self.expand(self._tables, inner)
         row = self._tables.rows[inner].copy()
         handler = self.names.handler(("gap", then), 1)
-        for byte, position in GAP[0].items():
-            row[byte] = self._tables.push(handler, self.names.state(("gap", position)))
+        for byte, inner_state in self._gap_row:
+            row[byte] = self._tables.push(handler, inner_state)
         self._tables.set_dense_row(state, row)
-
-    def _expand_gap(self, state: int, position: int) -> None:
-        moves = [(byte, self.names.state(("gap", after))) for byte, after in GAP[position].items()]
-        self._tables.set_row(state, moves, final=NO_OUTCOME if position == AFTER_RETURN else 0)
 
     def _expand_array_open(self, state: int, residues: Residues) -> None:
         row = self._item_row(residues)

@@ -166,7 +166,7 @@ class PushdownAutomaton:
                     if detail == MISSING_ROW:
                         self.final(subject)
                     else:
-                        self._resolve(subject, detail)
+                        self.final(self._resolve(subject, detail))  # the walk reads it next
                 work += num_ranges
                 if work > MAX_EXPANSIONS:
                     raise GrammarStateError(f"one mask needed more than {MAX_EXPANSIONS} new states")

@@ -23,7 +23,6 @@ from grammars.matching.memory import EMPTY_MEMORY, Event, Happening, WordMemory
 from grammars.matching.rows import freeze
 from grammars.matching.stacks import EMPTY
 from grammars.matching.tables import NO_OUTCOME
-from grammars.matching.trie import SKIP
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 from grammars.matching.words import MAX_COUNTED, Words
 
@@ -143,7 +142,6 @@ class Masks:
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
         if above is None:
-            self._automaton.final(state)  # a row that is built has its hint
             above = self._above[state] = self._found(state, self._automaton.tables.hint(state))
             if len(self._above) > MAX_CACHED_ROWS:
                 self._above.popitem(last=False)
@@ -168,26 +166,16 @@ class Masks:
         trie, words = self._automaton.trie, hint.words
         if hint.base:
             base = self._above_stack(hint.base)
-            bits, exits = base.bits.copy(), base.exits
+            bits, below = base.bits.copy(), base.exits
         else:
-            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
-            exits = NO_RANGES
-        closed = np.empty(hint.high - hint.low, dtype=np.int32)
-        overlay(
-            words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.nodes, trie.tokens, bits,
-            closed
+            bits, below = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32), NO_RANGES
+        exits = np.empty((len(below) + hint.high - hint.low, RANGE_FIELDS), dtype=np.int32)
+        exits[: len(below)] = below
+        count = overlay(
+            words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.nodes, trie.tokens,
+            bits, exits, len(below),
         )  # fmt: skip
-        at = np.flatnonzero(closed >= 0)
-        if len(at):
-            nodes, outcomes = closed[at], words.outcomes[hint.low : hint.high][at]
-            if len(exits):
-                exits = exits[~np.isin(exits[:, 0], nodes + 1)]
-            ends = trie.nodes[nodes, SKIP]
-            named = (outcomes >= 0) & (nodes + 1 < ends)
-            added = np.zeros((int(named.sum()), RANGE_FIELDS), dtype=np.int32)
-            added[:, 0], added[:, 1], added[:, 5] = nodes[named] + 1, ends[named], outcomes[named]
-            exits = np.concatenate([exits, added])
-        return _Above(bits=bits, exits=exits, whole=())
+        return _Above(bits=bits, exits=exits[:count], whole=())
 
     def _cut(self, hint: Counted) -> _Above:
         automaton, trie = self._automaton, self._automaton.trie
@@ -204,9 +192,9 @@ class Masks:
     def _below(self, stack: int, exits: Ints) -> Ints:
         """The ranges of ``exits`` with the configurations that they go on in."""
         ranges = exits.copy()
-        outcomes = exits[:, 5]
-        for outcome in set(outcomes.tolist()):
-            ranges[outcomes == outcome, 2:4] = self._automaton.popped(stack, outcome)
+        outcomes = exits[:, 5].tolist()
+        after = {outcome: self._automaton.popped(stack, outcome) for outcome in dict.fromkeys(outcomes)}
+        ranges[:, 2:4] = after[outcomes[0]] if len(after) == 1 else [after[outcome] for outcome in outcomes]
         return ranges
 
     def _frozen(self, bits: Bits) -> MaskRow:

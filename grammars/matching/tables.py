@@ -16,7 +16,7 @@ only ever added, so that numbers stay valid.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -73,7 +73,8 @@ class Tables:
         """Each handler's first place in `resolved`, for the same."""
         self.remembered_of = [0]
         """How many outcomes of each handler are remembered, for the same."""
-        self._hints: dict[int, Hint] = {}
+        self.hint_of: Callable[[int], Hint | None] | None = None
+        """Where the source sets it, what it can tell of a state that is in no block."""
         self._blocks: list[tuple[int, int, Hashable]] = []
         self.closing_of: list[bytes | None] = [None]
         self._num_resolved = 0
@@ -114,15 +115,23 @@ class Tables:
         self.final[state] = final
 
     def hint(self, state: int) -> Hint | None:
-        """What the source told of a state."""
+        """What the source tells of a state."""
         for first, last, key in self._blocks:
             if first <= state < last:
                 return Shared(key=(key, state - first))
-        return self._hints.get(state)
+        return None if self.hint_of is None else self.hint_of(state)
 
-    def set_hint(self, state: int, hint: Hint) -> None:
-        """Tell something of a state."""
-        self._hints[state] = hint
+    def add_chain(self, text: bytes, code: int) -> int:
+        """New states that read ``text`` and nothing else, with ``code`` at its last byte; the first one's number."""
+        first = self.num_states
+        while first + len(text) > len(self.rows):
+            self._grow_states()
+        self.num_states = last = first + len(text)
+        self.final[first:last] = NO_OUTCOME
+        if text:
+            places = np.arange(first, last)
+            self.rows[places, np.frombuffer(text, dtype=np.uint8)] = np.append(places[1:], code)
+        return first
 
     def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32], key: Hashable) -> int:
         """New states with all their rows, whose positive codes count from 1 within the block; the first one's number.

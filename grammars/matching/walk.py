@@ -182,7 +182,7 @@ def set_bits(bits: Bits, size: int, wanted: bool, out: npt.NDArray[np.int64]) ->
 
 
 @njit(cache=True, nogil=True)
-def overlay(  # noqa: PLR0917 - numba takes no keywords
+def overlay(  # noqa: C901, PLR0917 - one compiled loop; numba takes no keywords
     blob: npt.NDArray[np.uint8],
     begins: Ints,
     outcomes: Ints,
@@ -192,15 +192,17 @@ def overlay(  # noqa: PLR0917 - numba takes no keywords
     nodes: Ints,
     tokens: Ints,
     bits: Bits,
-    closed: Ints,
-) -> None:
-    """Set the bits of tokens along words ``low`` to ``high - 1``, of which ``depth`` bytes are read.
+    exits: Ints,
+    num_exits: int,
+) -> int:
+    """Lay words ``low`` to ``high - 1``, of which ``depth`` bytes are read, over the tokens ``bits`` with their
+    ``exits``.
 
-    ``closed[i]`` becomes the trie node at which word ``low + i`` ends inside a token, or -1. Bits of tokens that end
-    there are set, or for a forbidden word (outcome -1) cleared.
+    Tokens along a word become live; where a word ends inside a token it exits with its own outcome, or, forbidden, not
+    at all (outcome -1). ``exits`` has room for one more range per word; returns how many there are then.
     """
     for number in range(low, high):
-        closed[number - low] = -1
+        outcome = outcomes[number]
         node, end = 0, len(nodes) - 1
         last = begins[number + 1]
         for place in range(begins[number] + depth, last):
@@ -208,18 +210,24 @@ def overlay(  # noqa: PLR0917 - numba takes no keywords
                 node = nodes[node, _SKIP]
             if node >= end or nodes[node, _BYTE] != blob[place]:
                 break
-            is_end = place + 1 == last
-            if outcomes[number] >= 0 or is_end:
-                for index in range(nodes[node, _FIRST], nodes[node + 1, _FIRST]):
-                    token = tokens[index]
-                    if outcomes[number] >= 0:
-                        bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
-                    else:
-                        bits[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
-            if is_end:
-                closed[number - low] = node
             end = nodes[node, _SKIP]
+            for index in range(nodes[node, _FIRST], nodes[node + 1, _FIRST]):
+                bit = np.uint32(1) << np.uint32(tokens[index] & 31)
+                if outcome >= 0:
+                    bits[tokens[index] >> 5] |= bit
+                elif place + 1 == last:
+                    bits[tokens[index] >> 5] &= ~bit
             node += 1
+            if place + 1 == last:
+                for number_of_exit in range(num_exits):
+                    if exits[number_of_exit, _BEGIN] == node:
+                        num_exits -= 1
+                        exits[number_of_exit] = exits[num_exits]
+                        break
+                if outcome >= 0 and node < end:
+                    _report(exits, num_exits, node, end, 0, BASE, 0, outcome, 0)
+                    num_exits += 1
+    return num_exits
 
 
 @njit(cache=True, nogil=True)
