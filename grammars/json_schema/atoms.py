@@ -24,10 +24,21 @@ class KeySet:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """Keys that are in none of `sets`."""
+
+    sets: tuple[KeySet, ...]
+
+
+Keys = KeySet | Outside
+"""A set of keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class EveryMember:
     """Every member whose key is in `keys` has a value that satisfies `goal`."""
 
-    keys: KeySet
+    keys: Keys
     goal: int
 
 

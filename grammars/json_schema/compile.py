@@ -39,12 +39,14 @@ class JsonOptions:
     Attributes:
         whitespace: between JSON tokens.
         property_order: of the keys of an object.
+        assert_formats: texts are of the `format` that is asked for; else formats are notes for the reader.
         best_effort: report keywords that cannot be enforced, instead of refusing the schema.
         limits: how large a schema may be.
     """
 
     whitespace: Whitespace = Whitespace.COMPACT
     property_order: PropertyOrder = PropertyOrder.SCHEMA
+    assert_formats: bool = True
     best_effort: bool = False
     limits: ConstraintLimits = field(default_factory=ConstraintLimits)
 
@@ -69,14 +71,15 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     keyword cannot be enforced.
     """
     document = Document(schema, options.limits)
-    translator = Translator(document, best_effort=options.best_effort)
+    translator = Translator(document, best_effort=options.best_effort, assert_formats=options.assert_formats)
     values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA)
     goal = values.goals.atom(Place(""))
     _translate_all(values, goal)
     if not values.is_possible(goal):
         raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
     text = json.dumps(document.root, default=str)
-    parts = ("json_schema", options.whitespace.value, options.property_order.value, str(options.best_effort), text)
+    flags = f"{options.assert_formats} {options.best_effort}"
+    parts = ("json_schema", options.whitespace.value, options.property_order.value, flags, text)
     return CompiledConstraint(
         text_key=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
         language=JsonLanguage(values=values, goal=goal, whitespace=options.whitespace),

@@ -6,7 +6,7 @@ Invariant: values of keywords are checked for their types before they are used, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -21,6 +21,11 @@ from grammars.json_schema.values import Values
 
 class Reporter(Protocol):
     """Takes note of keywords that are not enforced."""
+
+    @property
+    def assert_formats(self) -> bool:
+        """Whether formats are asserted."""
+        ...
 
     def report(self, pointer: str, keyword: str, reason: str) -> None:
         """``keyword`` of the schema at ``pointer`` asserts nothing in the compiled grammar."""
@@ -47,8 +52,28 @@ class Context:
 
     def referred(self, keyword: str) -> Shape:
         """The shape of the schema that a reference names."""
-        target = self.document.resolve(self.string(keyword), self.pointer, keyword)
-        return self.values.shape(self._goal_at(target))
+        return self.values.shape(self._goal_at(self._target(keyword)))
+
+    def target(self, keyword: str) -> Context | None:
+        """The schema that a reference names, where it is no boolean."""
+        return self._at(self._target(keyword))
+
+    def inner(self, *path: str | int) -> Context | None:
+        """The schema at this path below, where it is no boolean."""
+        return self._at(self.pointer + "".join("/" + escaped(str(token)) for token in path))
+
+    def _target(self, keyword: str) -> str:
+        reference = self.string(keyword)
+        if keyword == "$ref":
+            return self.document.resolve(reference, self.pointer, keyword)
+        target = self.document.resolve_dynamic(self.pointer, keyword)
+        if target is None:
+            raise self.unsupported(keyword, "depends on the way by which it is reached; use $ref")
+        return target
+
+    def _at(self, place: str) -> Context | None:
+        schema = self.document.at(place)
+        return replace(self, pointer=place, schema=schema) if isinstance(schema, dict) else None
 
     def _goal_at(self, place: str) -> int:
         """The goal of the schema at a place; a bare reference is the schema it names."""

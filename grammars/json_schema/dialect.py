@@ -24,6 +24,7 @@ class Dialect:
         ref_stands_alone: keywords beside `$ref` mean nothing (drafts 4, 6 and 7).
         boolean_exclusive: exclusiveMinimum and exclusiveMaximum are flags (draft 4).
         integral_floats: 1.0 is an integer (from draft 6 on).
+        contains_looks: items that `contains` finds count as evaluated (2020-12).
     """
 
     name: str
@@ -31,13 +32,14 @@ class Dialect:
     ref_stands_alone: bool = False
     boolean_exclusive: bool = False
     integral_floats: bool = True
+    contains_looks: bool = False
 
 
 DRAFT_4 = Dialect(name="04", id_keyword="id", ref_stands_alone=True, boolean_exclusive=True, integral_floats=False)
 DRAFT_6 = Dialect(name="06", ref_stands_alone=True)
 DRAFT_7 = Dialect(name="07", ref_stands_alone=True)
 DRAFT_2019_09 = Dialect(name="2019-09")
-DRAFT_2020_12 = Dialect(name="2020-12")
+DRAFT_2020_12 = Dialect(name="2020-12", contains_looks=True)
 
 _BY_NAME = {dialect.name: dialect for dialect in (DRAFT_4, DRAFT_6, DRAFT_7, DRAFT_2019_09, DRAFT_2020_12)}
 

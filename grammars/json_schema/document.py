@@ -7,6 +7,7 @@ at; a reference to one is refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 from urllib.parse import unquote, urldefrag, urljoin
@@ -56,7 +57,8 @@ class Document:
         """
         place = f"{pointer}/{keyword}"
         base = self._base(pointer)
-        resource, fragment = urldefrag(urljoin(base, reference))
+        resource, fragment = urldefrag(reference if reference.startswith("#") else urljoin(base, reference))
+        resource = resource or base
         fragment = unquote(fragment)
         if resource in ("", self._base("")):
             start: str | None = ""
@@ -73,6 +75,36 @@ class Document:
         if target is None:
             raise ConstraintError(FIELD, f"{keyword} {reference!r} names nothing in the schema", place)
         return target
+
+    def resolve_dynamic(self, pointer: str, keyword: str) -> str | None:
+        """The place that a `$dynamicRef` or `$recursiveRef` at ``pointer`` refers to, where the way there does not
+        matter.
+
+        It does not where the reference names no dynamic anchor, or one that the document has once. None where it does.
+        """
+        reference = self.at(pointer)[keyword]
+        target = self.resolve(reference, pointer, keyword)
+        value = self.at(target)
+        if keyword == "$recursiveRef":
+            dynamic = [place for place, inner in self._schemas() if inner.get("$recursiveAnchor") is True]
+            is_dynamic = isinstance(value, dict) and value.get("$recursiveAnchor") is True
+        else:
+            anchor = reference.rpartition("#")[2]
+            dynamic = [place for place, inner in self._schemas() if inner.get("$dynamicAnchor") == anchor]
+            is_dynamic = isinstance(value, dict) and value.get("$dynamicAnchor") == anchor
+        return target if not is_dynamic or dynamic == [target] else None
+
+    def _schemas(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every object that may be a schema, with its place."""
+        pending: list[tuple[str, Any]] = [("", self.root)]
+        while pending:
+            pointer, value = pending.pop()
+            if isinstance(value, dict):
+                if not self._is_instance(pointer):
+                    yield pointer, value
+                pending.extend((f"{pointer}/{escaped(key)}", inner) for key, inner in value.items())
+            elif isinstance(value, list):
+                pending.extend((f"{pointer}/{index}", inner) for index, inner in enumerate(value))
 
     def _canonical(self, start: str, fragment: str) -> str | None:
         pointer = start + "".join("/" + escaped(token) for token in _tokens(fragment))
@@ -108,15 +140,8 @@ class Document:
         """Places by absolute URI: every `$id`, and every anchor as URI#anchor."""
         if self._named is None:
             self._named = {}
-            pending: list[tuple[str, Any]] = [("", self.root)]
-            while pending:
-                pointer, value = pending.pop()
-                if isinstance(value, dict):
-                    if not self._is_instance(pointer):
-                        self._name(pointer, value)
-                    pending.extend((f"{pointer}/{escaped(key)}", inner) for key, inner in value.items())
-                elif isinstance(value, list):
-                    pending.extend((f"{pointer}/{index}", inner) for index, inner in enumerate(value))
+            for pointer, value in self._schemas():
+                self._name(pointer, value)
         return self._named
 
     def _name(self, pointer: str, value: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from decoding.errors import UnsupportedConstraintError
-from grammars.json_schema.atoms import UNBOUNDED, KeySet
+from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet, Outside
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.languages import Languages
 from grammars.json_schema.spelling import SpelledWords
@@ -35,9 +35,10 @@ class KeyClasses:
     """
 
     def __init__(
-        self, languages: Languages, declared: Iterable[str], key_sets: tuple[KeySet, ...], *, in_order: bool
+        self, languages: Languages, declared: Iterable[str], sets: tuple[Keys, ...], *, in_order: bool
     ) -> None:
         """With ``in_order`` the keys ``declared`` come in that order, before all others; else all come in any order."""
+        key_sets = tuple(dict.fromkeys(inner for keys in sets for inner in _parts(keys)))
         ordered = dict.fromkeys(declared)
         num_declared = len(ordered) if in_order else 0
         for keys in key_sets:
@@ -50,14 +51,19 @@ class KeyClasses:
         self.all = (1 << (num_rest + len(self.names))) - 1
         self._declared = ((1 << num_declared) - 1) << num_rest
         self._class_of = {name: num_rest + index for index, name in enumerate(self.names)}
-        self._within = {keys: self._members(languages, keys, vectors) for keys in key_sets}
+        self._within: dict[Keys, int] = {keys: self._members(languages, keys, vectors) for keys in key_sets}
+        for outside in sets:
+            if isinstance(outside, Outside):
+                self._within[outside] = self.all
+                for inner in outside.sets:
+                    self._within[outside] &= ~self._within[inner]
         self.spelled = SpelledWords(self.names)
 
     def class_of(self, name: str) -> int:
         """The class of a named key."""
         return self._class_of[name]
 
-    def within(self, keys: KeySet) -> int:
+    def within(self, keys: Keys) -> int:
         """The classes that lie in ``keys``, one of the sets given at construction."""
         return self._within[keys]
 
@@ -91,6 +97,10 @@ class KeyClasses:
                 if any(language in vector for language in keys.languages):
                     members |= 1 << index
         return self.all & ~members if keys.negated else members
+
+
+def _parts(keys: Keys) -> tuple[KeySet, ...]:
+    return keys.sets if isinstance(keys, Outside) else (keys,)
 
 
 def bits(mask: int) -> Iterator[int]:

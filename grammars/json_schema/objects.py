@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grammars.json_schema.atoms import AtLeastMembers, EveryMember, KeySet, ObjectAtom, Outcome
+from grammars.json_schema.atoms import AtLeastMembers, EveryMember, Keys, KeySet, ObjectAtom, Outcome
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.keys import KeyClasses, bits
 from grammars.json_schema.leaves import Goals
@@ -77,9 +77,9 @@ class Objects:
         self.formulas: Formulas[ObjectAtom] = Formulas()
         self._goals = goals
 
-    def every(self, keys: KeySet, goal: int) -> int:
+    def every(self, keys: Keys, goal: int) -> int:
         """The formula of `EveryMember`."""
-        nothing = not keys.negated and not keys.names and not keys.languages
+        nothing = keys == KeySet(frozenset())
         return TRUE if goal == TRUE or nothing else self.formulas.atom(EveryMember(keys, goal))
 
     def has(self, name: str) -> int:
@@ -90,7 +90,7 @@ class Objects:
         """The formula of `AtLeastMembers`, for any count."""
         return TRUE if count <= 0 else self.formulas.atom(AtLeastMembers(count))
 
-    def key_sets(self, formula: int) -> list[KeySet]:
+    def key_sets(self, formula: int) -> list[Keys]:
         """The sets of keys that ``formula`` speaks of, in order of first occurrence."""
         atoms = self.formulas.atoms(formula)
         return list(dict.fromkeys(atom.keys for atom, _ in atoms if isinstance(atom, EveryMember)))

@@ -25,8 +25,9 @@ MAX_IN_PLACE = 80
 class Translator:
     """Translates the schemas of one document."""
 
-    def __init__(self, document: Document, *, best_effort: bool) -> None:
+    def __init__(self, document: Document, *, best_effort: bool, assert_formats: bool = True) -> None:
         self.document = document
+        self.assert_formats = assert_formats
         self.unenforced: dict[tuple[str, str], UnenforcedKeyword] = {}
         self._best_effort = best_effort
         self._open: list[str] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grammars.json_schema.arrays import Arrays
-from grammars.json_schema.atoms import UNBOUNDED, KeySet
+from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.constants import Array, Constant, Number, Object
 from grammars.json_schema.keys import KeyClasses
@@ -37,7 +37,7 @@ class Values:
         self._leaf_shapes: dict[Leaf, Shape] = {}
         self._goal_shapes: dict[int, Shape] = {TRUE: Shape(), FALSE: NOTHING}
         self._search = Search(self._answer)
-        self._classes: dict[tuple[tuple[KeySet, ...], tuple[str, ...]], KeyClasses] = {}
+        self._classes: dict[tuple[tuple[Keys, ...], tuple[str, ...]], KeyClasses] = {}
         self._openings: dict[tuple[Residues, tuple[str, ...]], ObjectState] = {}
         self._next_keys: dict[ObjectState, int] = {}
         self._object_steps: dict[tuple[ObjectState, int], tuple[Successor, ...]] = {}
@@ -115,7 +115,7 @@ class Values:
             self._array_steps[residues] = known
         return known
 
-    def _key_classes(self, key_sets: tuple[KeySet, ...], order: tuple[str, ...]) -> KeyClasses:
+    def _key_classes(self, key_sets: tuple[Keys, ...], order: tuple[str, ...]) -> KeyClasses:
         known = self._classes.get((key_sets, order))
         if known is None:
             known = self._classes[key_sets, order] = KeyClasses(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from grammars.json_schema.context import Translate
-from grammars.json_schema.keywords import arrays, logic, objects, scalars
+from grammars.json_schema.keywords import arrays, evaluated, logic, objects, scalars
 
 KEYWORDS: Mapping[str, Translate] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ KEYWORDS: Mapping[str, Translate] = MappingProxyType(
         "maxItems": arrays.max_items,
         "contains": arrays.contains,
         "uniqueItems": arrays.unique_items,
-        "unevaluatedItems": arrays.unevaluated_items,
+        "unevaluatedItems": evaluated.unevaluated_items,
         "properties": objects.properties,
         "patternProperties": objects.pattern_properties,
         "additionalProperties": objects.additional_properties,
@@ -41,13 +41,13 @@ KEYWORDS: Mapping[str, Translate] = MappingProxyType(
         "required": objects.required,
         "minProperties": objects.min_properties,
         "maxProperties": objects.max_properties,
-        "unevaluatedProperties": objects.unevaluated_properties,
+        "unevaluatedProperties": evaluated.unevaluated_properties,
         "dependentRequired": logic.dependent_required,
         "dependentSchemas": logic.dependent_schemas,
         "dependencies": logic.dependencies,
         "$ref": logic.ref,
         "$dynamicRef": logic.dynamic_ref,
-        "$recursiveRef": logic.dynamic_ref,
+        "$recursiveRef": logic.recursive_ref,
         "allOf": logic.all_of,
         "anyOf": logic.any_of,
         "oneOf": logic.one_of,

@@ -63,13 +63,6 @@ def unique_items(context: Context) -> Shape | None:
     raise context.unsupported("uniqueItems", "needs a memory of all items")
 
 
-def unevaluated_items(context: Context) -> Shape | None:
-    """Items that no other keyword looked at."""
-    if context.schema["unevaluatedItems"] is True:
-        return None
-    raise context.unsupported("unevaluatedItems", "depends on which keywords looked at an item")
-
-
 def _each_in_turn(context: Context, keyword: str) -> Shape:
     arrays = context.values.arrays
     count = context.schemas(keyword)

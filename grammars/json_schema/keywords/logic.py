@@ -16,9 +16,13 @@ def ref(context: Context) -> Shape:
 
 
 def dynamic_ref(context: Context) -> Shape:
-    """The schema that the reference names depends on the references on the way there."""
-    keyword = "$dynamicRef" if "$dynamicRef" in context.schema else "$recursiveRef"
-    raise context.unsupported(keyword, "depends on the way by which it is reached; use $ref")
+    """The same for a dynamic reference, where the way by which it is reached does not matter."""
+    return context.referred("$dynamicRef")
+
+
+def recursive_ref(context: Context) -> Shape:
+    """The same under its name in 2019-09."""
+    return context.referred("$recursiveRef")
 
 
 def all_of(context: Context) -> Shape:

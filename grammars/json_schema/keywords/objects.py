@@ -64,10 +64,3 @@ def max_properties(context: Context) -> Shape:
     """At most so many members."""
     objects = context.values.objects
     return Shape(object=objects.formulas.negate(objects.at_least(context.count("maxProperties") + 1)))
-
-
-def unevaluated_properties(context: Context) -> Shape | None:
-    """Members that no other keyword looked at."""
-    if context.schema["unevaluatedProperties"] is True:
-        return None
-    raise context.unsupported("unevaluatedProperties", "depends on which keywords looked at a member")

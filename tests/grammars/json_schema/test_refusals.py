@@ -102,6 +102,16 @@ def test_unknown_keywords_and_formats_are_reported():
     assert sorted(item.pointer for item in constraint.unenforced) == ["/colour", "/format", "/x~1y"]
 
 
+def test_formats_assert_by_default_and_are_notes_by_option(trie, accepts):
+    asserted = compile_json_schema({"format": "date"}, JsonOptions())
+    noted = compile_json_schema({"format": "date"}, JsonOptions(assert_formats=False))
+    assert not asserted.unenforced
+    assert [item.pointer for item in noted.unenforced] == ["/format"]
+    assert not accepts(asserted.bind(trie), '"today"')
+    assert accepts(noted.bind(trie), '"today"')
+    assert asserted.text_key != noted.text_key
+
+
 def deep(levels):
     schema = {"type": "null"}
     for _ in range(levels):

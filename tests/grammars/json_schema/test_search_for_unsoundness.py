@@ -61,6 +61,8 @@ def keywords(inner):
         "anyOf": st.lists(inner, min_size=1, max_size=3),
         "oneOf": st.lists(inner, min_size=1, max_size=3),
         "not": inner,
+        "unevaluatedProperties": inner,
+        "unevaluatedItems": inner,
         "if": inner,
         "then": inner,
         "else": inner,
@@ -118,7 +120,9 @@ def test_texts_are_accepted_where_they_are_valid(grammar_of, accepts, schema, va
     is_valid = jsonschema.Draft202012Validator(schema).is_valid(value) if has_progress(schema) else reject()
     try:
         grammar = grammar_of(schema)
-    except ConstraintError:
+    except ConstraintError as error:
+        if "refers to itself" in error.message:
+            reject()
         assert not is_valid
         return
     spellings = [json.dumps(v, ensure_ascii=False, separators=(",", ":")) for v in orders(value)]
