@@ -163,8 +163,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def build(files: ModelFiles, arguments: argparse.Namespace, **config: bool) -> Engine:
-    """An engine with default settings but for the dtype and what is compared."""
-    return build_engine(EngineConfig(dtype=arguments.dtype, **config), files)
+    """An engine with default settings but for the dtype, what is compared, and a number of threads that both share."""
+    return build_engine(EngineConfig(dtype=arguments.dtype, threads=torch.get_num_threads(), **config), files)
 
 
 def streams_report(engine: Engine, model: torch.nn.Module, rounds: int) -> Report:

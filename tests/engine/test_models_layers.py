@@ -90,3 +90,13 @@ def test_a_layer_of_a_decode_step_takes_few_operators(tiny_model_dir):
             runner.model.hidden(batch, runner.cache)
         counts[layers] = operators.count
     assert (counts[4] - counts[2]) / 2 <= 24
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_single_row_equals_the_row_in_a_matrix_product(dtype, bias):
+    """The single row of bfloat16 takes its own way on a CPU."""
+    weight, x = torch.randn(48, 64).to(dtype), torch.randn(3, 64).to(dtype)
+    linear = Linear(weight, torch.randn(48).to(dtype) if bias else None)
+    alone = torch.cat([linear(x[row : row + 1]) for row in range(3)])
+    torch.testing.assert_close(alone, linear(x))
