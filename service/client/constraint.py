@@ -16,13 +16,15 @@ from pydantic.errors import PydanticUserError
 from service.client.checks import checked, only_one, refuse_single_text
 from service.client.errors import InvalidArgumentError
 from service.client.results import CompiledConstraint
+from service.client.type_schema import closed_schema
 from service.v1 import common_pb2 as pb
 
 T = TypeVar("T")
 
 Schema: TypeAlias = type[T] | TypeAdapter[T] | Mapping[str, Any] | str
 """A pydantic model or another type that pydantic knows (a dataclass, ``list[Model]``), a TypeAdapter (for unions), or a
-JSON Schema as a mapping or as JSON text."""
+JSON Schema as a mapping or as JSON text. Objects of pydantic types have no keys but their fields, unless the type says
+``extra="allow"``; a mapping and a text are sent as they are."""
 
 Parser: TypeAlias = Callable[[str], Any]
 
@@ -111,7 +113,7 @@ def _schema_text_and_parser(schema: Schema[Any]) -> tuple[str, Parser]:
         if isinstance(schema, Mapping):
             return _dump(schema), json.loads
         adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
-        return _dump(adapter.json_schema()), adapter.validate_json
+        return _dump(closed_schema(adapter)), adapter.validate_json
     except (TypeError, ValueError, RecursionError, PydanticUserError) as error:
         message = f"constraint.json_schema: the schema cannot be written as JSON: {error}"
         raise InvalidArgumentError(message, "constraint.json_schema") from error

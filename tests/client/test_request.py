@@ -4,9 +4,11 @@ import dataclasses
 import enum
 import json
 from types import MappingProxyType
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, WithJsonSchema
+from typing_extensions import TypedDict
 
 from service.client import CompiledConstraint, InvalidArgumentError, Options, Request, Whitespace
 from service.client.constraint import ConstraintOptions
@@ -210,10 +212,62 @@ def test_a_schema_gives_json_schema_text_and_the_parser_of_its_type(schema, text
     assert request.parser(text) == value
 
 
+def sent_schema(schema):
+    return json.loads(Request("p", schema=schema).message.constraint.json_schema)
+
+
 def test_schema_texts():
-    assert json.loads(Request("p", schema=Person).message.constraint.json_schema) == Person.model_json_schema()
+    assert sent_schema(Person) == Person.model_json_schema() | {"additionalProperties": False}
+    assert sent_schema(Person.model_json_schema()) == Person.model_json_schema()
     assert Request("p", schema="{not json").message.constraint.json_schema == "{not json"
     assert Request("p", schema={"const": "é"}).message.constraint.json_schema == '{"const": "é"}'
+
+
+class Movement(TypedDict):
+    name: str
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+
+class ByHand(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
+
+    name: str
+    parts: Annotated[dict[str, Any], WithJsonSchema({"type": "object", "properties": {"a": {}}})]
+
+
+class Everything(BaseModel):
+    author: Person
+    corner: Point
+    movement: Movement
+    others: list[Person | None]
+    open: Open
+    by_hand: ByHand
+    ages: dict[str, int]
+    example: dict[str, Any] = {"properties": {"x": 1}}
+
+
+def test_objects_of_types_are_closed_wherever_they_are_and_what_a_type_says_stands():
+    sent = sent_schema(Everything)
+    closed = {name for name, schema in sent["$defs"].items() if schema["additionalProperties"] is False}
+    assert closed == {"Person", "Point", "Movement"}
+    assert sent["additionalProperties"] is False
+    assert sent["$defs"]["Open"]["additionalProperties"] is True
+    assert sent["$defs"]["ByHand"]["additionalProperties"] == {"type": "null"}
+    assert "additionalProperties" not in sent["$defs"]["ByHand"]["properties"]["parts"]
+    assert sent["properties"]["ages"]["additionalProperties"] == {"type": "integer"}
+    assert sent["properties"]["example"]["default"] == {"properties": {"x": 1}}
+
+
+def test_lists_unions_and_roots_of_types_are_closed_too():
+    assert sent_schema(list[Person])["$defs"]["Person"]["additionalProperties"] is False
+    assert sent_schema(TypeAdapter(Person | Point))["$defs"]["Point"]["additionalProperties"] is False
+    assert sent_schema(RootModel[Person])["$defs"]["Person"]["additionalProperties"] is False
+    assert sent_schema(RootModel[dict[str, int]])["additionalProperties"] == {"type": "integer"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import grpc
 import jsonschema
@@ -17,6 +20,7 @@ from service.v1.common_pb2 import Constraint
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
 
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PASSAGE = "Marie Curie was born in Warsaw in 1867. She won the Nobel Prize in Physics in 1903 and in Chemistry in 1911."
 PERSON = {
     "type": "object",
@@ -128,6 +132,27 @@ async def test_a_stop_string_that_straddles_tokens(generation):
     (sample,) = (await generation.Generate(chat("Count from one to ten.", max_tokens=24, stop=[stop]))).samples
     assert sample.text == free.partition(stop)[0]
     assert sample.finish_reason == common_pb2.FINISH_REASON_STOP_STRING
+
+
+async def test_the_readmes_python_example_runs_as_it_stands(server):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code, out, err = await run(sys.executable, "-c", example.replace("127.0.0.1:50051", server.address))
+    assert (code, err) == (0, "")
+    assert re.match(r"[0-9]+ [0-9]+\n.", out)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^.*espalier generate --[a-z].*$", README, re.MULTILINE))
+async def test_the_readmes_shell_examples_give_whole_answers(server, command):
+    ours = f"{sys.executable} -m service.cli.main generate --address {server.address}"
+    code, out, err = await run("bash", "-c", command.replace("espalier generate", ours))
+    assert (code, err) == (0, "")
+    assert out.strip()
+
+
+async def run(*command):
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
 
 
 async def test_cancelling_mid_stream_frees_the_blocks(server, generation):
