@@ -17,6 +17,7 @@ from engine.request import GenerationRequest, TokenEvent
 from engine.stats import EngineStats
 from grammars.protocol import Grammar
 from service.engine_messages import Abort, DropGrammar, Ping, Report, Shutdown, Submit
+from service.grammar_shelf import GrammarShelf
 from service.stops import StopAutomaton, TokenStopChecker
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class EngineLoop:
         self._token_bytes = token_bytes
         self._inbox = inbox
         self._send = send
-        self._grammars: dict[str, Grammar | EspalierError] = {}
+        self._grammars = GrammarShelf()
         self._is_stuck = False
         self._steps = 0
 
@@ -117,9 +118,9 @@ class EngineLoop:
             case Abort():
                 self._engine.abort(instruction.request_id)
             case LoadedGrammar():
-                self._grammars[instruction.key] = instruction.grammar
+                self._grammars.put(instruction.key, instruction.grammar)
             case DropGrammar():
-                del self._grammars[instruction.key]
+                self._grammars.drop(instruction.key)
             case Ping() | Shutdown():
                 pass
 
@@ -143,8 +144,6 @@ class EngineLoop:
 
     def _complete(self, submit: Submit) -> GenerationRequest:
         """The request with what could not travel: the grammar behind its key, a checker for its stop strings."""
-        grammar = self._grammars[submit.grammar_key] if submit.grammar_key is not None else None
-        if isinstance(grammar, EspalierError):
-            raise grammar
+        grammar = None if submit.grammar_key is None else self._grammars.take(submit.grammar_key)
         stop = TokenStopChecker(StopAutomaton(submit.stop_strings), self._token_bytes) if submit.stop_strings else None
         return replace(submit.request, grammar=grammar, stop=stop)
