@@ -60,6 +60,9 @@ async def _chat_prompt(chat: pb.ChatPrompt, model: ServingModel) -> tuple[int, .
         if turn.role not in ROLES:
             roles = ", ".join(ROLES)
             raise InvalidRequestError(f"{field}[{index}].role", f"{turn.role!r} is unknown; use one of {roles}")
+        if not turn.content and turn.role != "assistant":
+            problem = f"is empty; only the assistant may say nothing, give the {turn.role}'s text"
+            raise InvalidRequestError(f"{field}[{index}].content", problem)
     size = sum(len(turn.content.encode()) for turn in chat.messages)
     check_at_most(field, size, model.limits.max_text_bytes, "bytes")
     return await model.tokenizer.encode_chat([{"role": turn.role, "content": turn.content} for turn in chat.messages])

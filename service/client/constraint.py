@@ -52,7 +52,8 @@ class ConstraintOptions(TypedDict, total=False):
     whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
     """White space between JSON tokens; default compact."""
     best_effort: bool
-    """Enforce what can be enforced and report the rest, instead of UnsupportedError."""
+    """Report known keywords that cannot be enforced in `unenforced`, where unknown ones always are, instead of
+    UnsupportedError."""
 
 
 def encode_constraint(

@@ -65,7 +65,7 @@ class SamplingOptions(TypedDict, total=False):
     bad_words: Sequence[str] | None
     """Texts that never appear in the output."""
     seed: int | None
-    """Equal seeds give equal texts; without one the server draws it and returns it."""
+    """Equal seeds give equal texts from one server, but for near ties in low precision; drawn unless set."""
     logprobs: int | None
     """0 for the chosen token's log-probability, k for the k most likely beside it."""
     ignore_eos: bool | None

@@ -139,7 +139,9 @@ class Constraint(_message.Message):
     whitespace: Global___WhitespacePolicy.ValueType
     """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex and choices."""
     best_effort: _builtins.bool
-    """Enforce what can be enforced and report the rest, instead of refusing the schema with UNIMPLEMENTED."""
+    """Report known keywords that cannot be enforced in `unenforced`, instead of refusing the schema with UNIMPLEMENTED.
+    Unknown keywords and unknown formats are annotations: they are never refused and always reported.
+    """
     @_builtins.property
     def json_object(self) -> Global___JsonObject:
         """Any JSON object."""
@@ -318,7 +320,7 @@ Global___PositionLogprobs: _TypeAlias = PositionLogprobs  # noqa: Y015
 
 @_typing.final
 class UnenforcedKeyword(_message.Message):
-    """A schema keyword that is not enforced."""
+    """A schema keyword, or a format, that is not enforced."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -71,7 +71,7 @@ class CompileResponse(_message.Message):
     """States of its automaton."""
     @_builtins.property
     def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
-        """With best_effort: what is not enforced. Without it such a schema is refused."""
+        """What is not enforced: unknown keywords and formats, with best_effort also known ones."""
 
     def __init__(
         self,

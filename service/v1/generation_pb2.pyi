@@ -28,9 +28,9 @@ class ChatMessage(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     role: _builtins.str
-    """"system", "user", "assistant" or "tool"."""
+    """Required: "system", "user", "assistant" or "tool"."""
     content: _builtins.str
-    """What was said."""
+    """What was said; only the assistant may have said nothing."""
     def __init__(
         self,
         *,
@@ -179,7 +179,10 @@ class SamplingOptions(_message.Message):
     frequency_penalty: _builtins.float
     """Subtracted once per occurrence in the output, in [-2, 2]. Default 0."""
     seed: _builtins.int
-    """Equal seeds give equal texts. Unset: the server draws one and returns it."""
+    """Equal seeds give equal texts on the same server and settings: token-identical in float64. In bfloat16, the default on
+    CPUs that compute it natively, batch mates, chunk borders and cache hits change last bits, and where two candidates
+    nearly tie a text can differ; float32 makes this rare. Unset: the server draws one and returns it.
+    """
     logprobs: _builtins.int
     """Unset: none. 0: the chosen token's. k: the k most likely beside it."""
     ignore_eos: _builtins.bool
@@ -425,7 +428,7 @@ class GenerateResponse(_message.Message):
 
     @_builtins.property
     def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
-        """With best_effort: what the constraint did not enforce."""
+        """What the constraint did not enforce: unknown keywords and formats, with best_effort also known ones."""
 
     def __init__(
         self,
@@ -528,7 +531,7 @@ class StreamStarted(_message.Message):
     """Tokens of the prompt."""
     @_builtins.property
     def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
-        """With best_effort: what the constraint does not enforce."""
+        """What the constraint does not enforce: unknown keywords and formats, with best_effort also known ones."""
 
     def __init__(
         self,

@@ -47,6 +47,10 @@ REQUESTS = {
     "empty token list": ({"tokens": pb.TokenPrompt()}, "tokens.ids", "at least one token"),
     "empty chat": (chat(), "chat.messages", "at least one message"),
     "unknown role": (chat(("wizard", "hi")), "chat.messages[0].role", "use one of system, user"),
+    "no role": (chat(("", "hi")), "chat.messages[0].role", "use one of system, user"),
+    "user without content": (chat(("user", "hi"), ("user", "")), "chat.messages[1].content", "give the user's text"),
+    "system without content": (chat(("system", ""), ("user", "hi")), "chat.messages[0].content", "is empty"),
+    "tool without content": (chat(("tool", "")), "chat.messages[0].content", "is empty"),
     "prompt longer than the context": ({"text": "x y " * 500}, "text", "shorten the prompt to at most 127"),
     "tokens longer than the context": ({"tokens": pb.TokenPrompt(ids=[5] * 128)}, "tokens.ids", "at most 127"),
     "id outside the vocabulary": ({"tokens": pb.TokenPrompt(ids=[5, 512])}, "tokens.ids[1]", "[0, 512)"),
@@ -224,3 +228,14 @@ async def test_a_chat_without_template_and_a_compiled_constraint_to_compile(serv
     assert field_and_code(caught.value) == (INVALID, ["constraint.compiled"])
     with pytest.raises(grpc.aio.AioRpcError, match="no kind"):
         await server.constraint.Compile(constraint_pb2.CompileRequest())
+
+
+async def test_unknown_keywords_and_formats_are_annotations_that_are_reported(server):
+    annotated = schema({"type": "string", "maxLength": 2, "x-note": 1, "format": "unheard-of"})
+    response = await server.generation.Generate(pb.GenerateRequest(**annotated))
+    assert {item.pointer for item in response.unenforced} == {"/x-note", "/format"}
+
+
+async def test_an_assistant_may_have_said_nothing(server):
+    turns = chat(("user", "hi"), ("assistant", ""), ("user", "ho"))
+    assert (await server.generation.Generate(pb.GenerateRequest(**turns))).samples
