@@ -62,7 +62,10 @@ def _guarded(method: Method, read: Callable[[bytes], Any], name: str) -> Method:
             status = to_status(error)
             code = code_pb2.Code.Name(status.code)
             final = rpc_status.to_status(status)
-            await context.abort(final.code, final.details, final.trailing_metadata)
+            try:
+                await context.abort(final.code, final.details, final.trailing_metadata)
+            except grpc.aio.InternalError:  # the transport closed the call first, as it does at the client's deadline
+                raise asyncio.CancelledError from None  # which gRPC takes as the end of a call that nobody waits for
         else:
             return response
         finally:

@@ -7,9 +7,10 @@ import logging
 import types
 
 import pytest
+from grpc._cython import cygrpc
 
 from service.errors import DeadlineError
-from service.interceptor import _within_deadline
+from service.interceptor import _guarded, _within_deadline
 from service.v1 import generation_pb2 as pb
 
 
@@ -60,3 +61,34 @@ async def test_prompts_are_logged_where_the_server_was_told_to(run_server, caplo
         with caplog.at_level(logging.INFO):
             await server.generation.Generate(pb.GenerateRequest(text="secret words"))
         assert any("secret words" in str(vars(record)) for record in caplog.records)
+
+
+class ClosedContext:
+    """A call that the transport ended while its method was failing, as it does at the client's own deadline."""
+
+    def __init__(self, problem):
+        self._problem = problem
+
+    def time_remaining(self):
+        return 0.0
+
+    def cancelled(self):
+        return False
+
+    async def abort(self, *_status):
+        raise self._problem
+
+
+async def test_a_status_that_comes_after_the_transport_closed_the_call_is_dropped_quietly(caplog):
+    guarded = _guarded(forever, bytes, "/espalier.v1.GenerationService/Generate")
+    with caplog.at_level(logging.INFO), pytest.raises(asyncio.CancelledError) as dropped:
+        await guarded(b"", ClosedContext(cygrpc.ExecuteBatchError("Failed")))
+    assert dropped.value.__suppress_context__
+    (call,) = caplog.records
+    assert (call.levelname, call.code) == ("INFO", "DEADLINE_EXCEEDED")
+
+
+async def test_any_other_failure_to_abort_is_not_swallowed():
+    guarded = _guarded(forever, bytes, "/espalier.v1.GenerationService/Generate")
+    with pytest.raises(RuntimeError, match="odd"):
+        await guarded(b"", ClosedContext(RuntimeError("odd")))
