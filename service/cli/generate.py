@@ -24,13 +24,17 @@ FAILED = (FinishReason.NO_LEGAL_TOKEN, FinishReason.ERROR, FinishReason.CANCELLE
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; the exit code is an ExitCode."""
+    return finish(lambda: _read_and_run(argv))
+
+
+def _read_and_run(argv: Sequence[str]) -> int:
     made = make_parser()
     options = made.parse_args(argv)
     try:
         prompt = _prompt(options)
     except (OSError, ValueError) as error:
         made.error(f"no prompt: {error}")
-    return finish(lambda: _run(options, prompt))
+    return _run(options, prompt)
 
 
 def _prompt(options: argparse.Namespace) -> str:

@@ -19,7 +19,7 @@ class ExitCode(enum.IntEnum):
 
     OK = 0
     FAILED = 1
-    """The server, the network or the client refused or failed; the message is on stderr."""
+    """The server, the network or the client refused or failed, or the output could not be written; stderr says why."""
     USAGE = 2
     """The command line could not be understood, or a file could not be read."""
     CUT = 3
@@ -41,15 +41,23 @@ def finish(run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more when it ends; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return ExitCode.BROKEN_PIPE
+    except OSError as error:
+        _drop_output()
+        say(str(error) if error.filename else f"the output cannot be written: {error.strerror}")
+        return ExitCode.FAILED
     return code
 
 
 def say(message: str) -> None:
     """One line for the user, on stderr."""
     print(f"espalier: {message}", file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """The interpreter flushes stdout once more when it ends; let that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: EspalierClientError) -> str:

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import grpc
+import psutil
 import pytest
 from grpc_status import rpc_status
 
@@ -293,10 +295,10 @@ def endless(server):
     return ended
 
 
-def start(server, *argv):
-    command = [sys.executable, "-m", "service.cli.main", "generate", "p", "--address", server.address, *argv]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+def start(server, *argv, stdout=subprocess.PIPE, unbuffered="1", **options):
+    command = [sys.executable, "-m", "service.cli.main", "generate", *(argv or ["p"]), "--address", server.address]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, **options)
 
 
 def test_an_interrupt_cancels_the_request_and_exits_130(server, endless):
@@ -307,6 +309,28 @@ def test_an_interrupt_cancels_the_request_and_exits_130(server, endless):
     assert process.returncode == 130
     assert endless.wait(10)
     assert "Traceback" not in err
+
+
+def test_an_interrupt_while_the_prompt_is_read_exits_130_too(server):
+    process = start(server, "--file", "-", stdin=subprocess.PIPE)
+    process.stdin.write("x" * 1_000_000)  # more than a pipe holds: once it is written, the command is reading
+    process.stdin.flush()
+    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # until it waits for more
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert process.communicate() == ("", "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_an_output_that_cannot_be_written_exits_1_and_says_so(server, unbuffered, flags):
+    play(server, "text")
+    with open("/dev/full", "w") as full:  # noqa: PTH123  (a device)
+        process = start(server, "p", *flags, stdout=full, unbuffered=unbuffered)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err == "espalier: the output cannot be written: No space left on device\n"
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(server, endless):
