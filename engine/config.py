@@ -15,6 +15,9 @@ LoadFormat = Literal["auto", "dummy"]
 Implementation = Literal["auto", "native", "transformers"]
 DType = Literal["auto", "float64", "float32", "bfloat16", "float16"]
 
+MIN_CONTEXT_LENGTH = 3
+"""A beginning-of-sequence token, one token of prompt and one of output."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
@@ -65,8 +68,12 @@ class EngineConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.context_length is not None and self.context_length < MIN_CONTEXT_LENGTH:
+            raise InvalidRequestError(
+                "context_length", f"is {self.context_length}; it must be at least {MIN_CONTEXT_LENGTH}"
+            )
         at_least_one = ("max_running", "max_waiting_requests", "max_waiting_tokens")
-        optional = ("context_length", "kv_cache_tokens", "max_batch_tokens", "threads")
+        optional = ("kv_cache_tokens", "max_batch_tokens", "threads")
         for name in (*at_least_one, *optional):
             value = getattr(self, name)
             if value is not None and value < 1:

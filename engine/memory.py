@@ -32,12 +32,19 @@ def num_blocks(
     """Blocks of the KV cache.
 
     From the flag; else from a share of the free memory, at most what ``max_running`` sequences of full context fill.
-    Raises ModelLoadError where not even one block fits.
+    Raises ModelLoadError where what the flag asks for is not free, or not even one block fits.
     """
-    if config.kv_cache_tokens is not None:
-        return blocks_for(config.kv_cache_tokens)
     per_block = sum(shape.bytes_per_block(dtype) for shape in shapes)
-    budget = int(free_bytes(device) * config.kv_memory_fraction)
+    free = free_bytes(device)
+    if config.kv_cache_tokens is not None:
+        blocks = blocks_for(config.kv_cache_tokens)
+        if blocks * per_block > free:
+            raise ModelLoadError(
+                f"--kv-cache-tokens {config.kv_cache_tokens} needs {blocks * per_block:,} bytes and {free:,} are free; "
+                f"at most {free // per_block * BLOCK_SIZE} tokens fit"
+            )
+        return blocks
+    budget = int(free * config.kv_memory_fraction)
     blocks = min(budget // per_block, config.max_running * blocks_for(context_length))
     if blocks < 1:
         raise ModelLoadError(

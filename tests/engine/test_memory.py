@@ -22,6 +22,15 @@ def test_the_flag_decides_and_is_rounded_up_to_blocks():
     assert blocks(EngineConfig(kv_cache_tokens=33)) == 3
 
 
+def test_a_flag_that_asks_for_more_than_is_free_is_refused_with_both_numbers(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 3 * BLOCK_BYTES + 5)
+    assert blocks(EngineConfig(kv_cache_tokens=48)) == 3
+    with pytest.raises(
+        ModelLoadError, match=r"--kv-cache-tokens 49 needs 12,288 bytes and 9,221 are free; .* 48 tokens"
+    ):
+        blocks(EngineConfig(kv_cache_tokens=49))
+
+
 def test_a_share_of_free_memory_decides_up_to_what_the_batch_can_fill(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10 * BLOCK_BYTES)
     assert blocks(EngineConfig(kv_memory_fraction=0.5, max_running=100)) == 5
@@ -68,7 +77,14 @@ def test_the_budget_has_room_for_every_running_sequence():
 
 
 @pytest.mark.parametrize(
-    "fields", [{"max_running": 0}, {"kv_cache_tokens": 0}, {"kv_memory_fraction": 0.0}, {"watermark": 1.0}]
+    "fields",
+    [
+        {"max_running": 0},
+        {"context_length": 2},
+        {"kv_cache_tokens": 0},
+        {"kv_memory_fraction": 0.0},
+        {"watermark": 1.0},
+    ],
 )
 def test_a_configuration_that_cannot_work_names_its_field(fields):
     with pytest.raises(InvalidRequestError, match=next(iter(fields))):
