@@ -5,9 +5,9 @@ Invariant: a residue that is not FALSE can be completed; dead ones are replaced 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from grammars.json_schema.atoms import UNBOUNDED, ArrayAtom, AtLeastItems, EveryItem, Outcome
+from grammars.json_schema.atoms import UNBOUNDED, ArrayAtom, AtLeastItems, EveryItem, Outcome, UniqueItems
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.leaves import Goals
 from grammars.json_schema.outcomes import Residues, Split, split
@@ -30,6 +30,53 @@ class Arrays:
         if count <= 0:
             return TRUE
         return FALSE if goal == FALSE else self.formulas.atom(AtLeastItems(goal, count))
+
+    def unique(self) -> int:
+        """The formula of `UniqueItems`."""
+        return self.formulas.atom(UniqueItems())
+
+    def is_unique(self, formula: int) -> bool:
+        """Whether a formula asks anything of repeats."""
+        return any(isinstance(atom, UniqueItems) for atom, _ in self.formulas.atoms(formula))
+
+    def without_repeats(self, formula: int, canonical: int, count_values: Callable[[int], int | None]) -> int:
+        """A formula that may hold `UniqueItems`, restricted to arrays in which items are in fact unique, without that
+        atom.
+
+        Items meet the goal ``canonical``, so that equal ones are written alike. ``count_values(goal)`` is a number of
+        different values that meet a goal, None for many. Arrays with more items than that are left out; where it is
+        hard to tell, those with more than one are.
+        """
+        formulas = self.formulas
+
+        def image(atom: ArrayAtom) -> int:
+            if isinstance(atom, UniqueItems):
+                return TRUE
+            if isinstance(atom, AtLeastItems):
+                values = count_values(atom.goal)
+                return FALSE if values is not None and values < atom.count else formulas.atom(atom)
+            return formulas.atom(atom)
+
+        rest = formulas.substitute(formula, image, {})
+        parts = [rest, self.every(0, UNBOUNDED, canonical)]
+        most = self._most_unique(rest, count_values)
+        if most is not None:
+            parts.append(formulas.negate(self.at_least(TRUE, most + 1)))
+        return formulas.all_of(parts)
+
+    def _most_unique(self, formula: int, count_values: Callable[[int], int | None]) -> int | None:
+        """How many different items there can be; None for many, 1 where it is hard to tell."""
+        asked = [pair for pair in self.formulas.atoms(formula) if isinstance(pair[0], EveryItem)]
+        if not all(positive for _, positive in asked):
+            return 1
+        items = [atom for atom, _ in asked if isinstance(atom, EveryItem)]
+        together = self._goals.all_of(atom.goal for atom in items)
+        count = 0 if together == FALSE else count_values(together)
+        conjuncts = self.formulas.conjuncts(formula)
+        is_uniform = all((atom.begin, atom.end) == (0, UNBOUNDED) for atom in items) and all(
+            self.formulas.atom(atom) in conjuncts for atom in items
+        )
+        return count if is_uniform or count is None else 1
 
     def closing(self, residues: Residues) -> int | None:
         """The index of the residue that holds if the array ends here."""
@@ -109,4 +156,4 @@ class Arrays:
 
 
 def _at_end(atom: ArrayAtom) -> int:
-    return TRUE if isinstance(atom, EveryItem) else FALSE
+    return TRUE if isinstance(atom, EveryItem | UniqueItems) else FALSE

@@ -30,7 +30,12 @@ class Outside:
     sets: tuple[KeySet, ...]
 
 
-Keys = KeySet | Outside
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """Keys that no set names one by one; where they are spoken of, named keys come in order."""
+
+
+Keys = KeySet | Outside | Unnamed
 """A set of keys."""
 
 
@@ -67,6 +72,11 @@ class AtLeastItems:
 
 
 @dataclass(frozen=True, slots=True)
+class UniqueItems:
+    """No two items are equal."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Whether the value now being read satisfies `goal`; stands in formulas while a member or item is open."""
 
@@ -74,4 +84,4 @@ class Outcome:
 
 
 ObjectAtom = EveryMember | AtLeastMembers | Outcome
-ArrayAtom = EveryItem | AtLeastItems | Outcome
+ArrayAtom = EveryItem | AtLeastItems | UniqueItems | Outcome

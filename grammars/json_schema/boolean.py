@@ -133,6 +133,11 @@ class Formulas(Generic[AtomT]):
         is_conjunction, parts = self.parts(formula)
         return parts if is_conjunction else (formula,)
 
+    def disjuncts(self, formula: int) -> tuple[int, ...]:
+        """The parts of a disjunction; of any other formula, itself."""
+        kind, args = self._nodes[formula]
+        return args if kind == _OR else (formula,)  # type: ignore[return-value]
+
     def atoms(self, formula: int) -> tuple[tuple[AtomT, bool], ...]:
         """The distinct (atom, is positive) pairs of a formula, in order of first occurrence."""
         known = self._atoms_of.get(formula)

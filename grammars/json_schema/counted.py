@@ -29,9 +29,11 @@ class Length:
 class CountedStrings:
     """Named states of strings with bounded lengths."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, kind: Kind) -> None:
+        """``kind`` is STRING, or KEY for the canonical spelling."""
         self._names = names
-        automaton = fixed(Kind.STRING)
+        self._kind = kind
+        automaton = fixed(kind)
         self._rows = automaton.rows
         self._between = int(self._rows[automaton.start - 1, _QUOTE])
 
@@ -56,12 +58,12 @@ class CountedStrings:
         if inner != self._between:
             return None
         return Counted(
-            plain=self._names.fixed_state(Kind.STRING, outcome, inner),
+            plain=self._names.fixed_state(self._kind, outcome, inner),
             most=None if length.most is None else length.most - count,
             least=max(length.least - count, 0),
         )
 
     def _state(self, length: Length, outcome: int, count: int, inner: int) -> int:
         if length.most is None and count >= length.least:
-            return self._names.fixed_state(Kind.STRING, outcome, inner)
-        return self._names.state(("counted", length, outcome, count, inner))
+            return self._names.fixed_state(self._kind, outcome, inner)
+        return self._names.state(("counted", self._kind, length, outcome, count, inner))

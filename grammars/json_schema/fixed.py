@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from grammars.json_schema.gaps import gap_automaton
+from grammars.json_schema.numeric import CANONICAL
 from grammars.matching.tables import NO_OUTCOME
-from grammars.regular import ANY_TEXT, Automaton, build, concat, json_string, literal, optional, tagged
+from grammars.regular import ANY_TEXT, Automaton, build, concat, intersection, json_string, literal, optional, tagged
 from grammars.regular.formats import format_expression
 from grammars.regular.numbers import integer, number
 
@@ -31,6 +32,8 @@ class Kind(enum.Enum):
     NUMBER = "number"
     INTEGER = "integer"
     PLAIN_INTEGER = "plain integer"
+    CANONICAL_NUMBER = "number in its one spelling"
+    CANONICAL_INTEGER = "integer in its one spelling"
     GAP = "white space between tokens"
 
 
@@ -63,6 +66,8 @@ def fixed(kind: Kind) -> FixedAutomaton:
             Kind.NUMBER: number(),
             Kind.INTEGER: concat(integer(), optional(literal(".0"))),
             Kind.PLAIN_INTEGER: integer(),
+            Kind.CANONICAL_NUMBER: CANONICAL,
+            Kind.CANONICAL_INTEGER: intersection(integer(), CANONICAL),
         }[kind]
     )
     built = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from decoding.errors import UnsupportedConstraintError
-from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet, Outside
+from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet, Outside, Unnamed
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.languages import Languages
 from grammars.json_schema.spelling import SpelledWords
@@ -40,7 +40,7 @@ class KeyClasses:
         """With ``in_order`` the keys ``declared`` come in that order, before all others; else all come in any order."""
         key_sets = tuple(dict.fromkeys(inner for keys in sets for inner in _parts(keys)))
         ordered = dict.fromkeys(declared)
-        num_declared = len(ordered) if in_order else 0
+        num_declared = len(ordered) if in_order or Unnamed() in sets else 0
         for keys in key_sets:
             ordered.update(dict.fromkeys(keys.names if len(keys.names) == 1 else sorted(keys.names)))
         self.rest, vectors, few = _rest_classes(languages, tuple(ordered), key_sets)
@@ -53,6 +53,8 @@ class KeyClasses:
         self._class_of = {name: num_rest + index for index, name in enumerate(self.names)}
         self._within: dict[Keys, int] = {keys: self._members(languages, keys, vectors) for keys in key_sets}
         for outside in sets:
+            if isinstance(outside, Unnamed):
+                self._within[outside] = self.rest_bits
             if isinstance(outside, Outside):
                 self._within[outside] = self.all
                 for inner in outside.sets:
@@ -100,7 +102,12 @@ class KeyClasses:
 
 
 def _parts(keys: Keys) -> tuple[KeySet, ...]:
-    return keys.sets if isinstance(keys, Outside) else (keys,)
+    match keys:
+        case KeySet():
+            return (keys,)
+        case Outside(sets):
+            return sets
+    return ()
 
 
 def bits(mask: int) -> Iterator[int]:

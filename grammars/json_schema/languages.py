@@ -12,6 +12,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from grammars.json_schema import numeric, textual
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.counted import Length
 from grammars.json_schema.fixed import Kind, format_automaton
@@ -78,6 +79,18 @@ class Languages:
         """The number equals ``value``."""
         return self.numbers.atom(OneOf(value.normalize()))
 
+    def canonical(self) -> tuple[int, int]:
+        """The formulas of strings and of numbers in their one spelling."""
+        return self.strings.atom(textual.Canonical()), self.numbers.atom(numeric.Canonical())
+
+    def spelling(self, formula: int) -> tuple[int, bool]:
+        """A formula over strings without what it says of spelling, and whether that is the canonical one."""
+        canonical = self.strings.atom(textual.Canonical())
+        parts = self.strings.conjuncts(formula)
+        if canonical not in parts:
+            return formula, False
+        return self.strings.all_of(part for part in parts if part != canonical), True
+
     def contains(self, formula: int, text: str) -> bool:
         """Whether a string is in a formula's language."""
         decided = self.strings.substitute(formula, lambda atom: int(self._holds(atom, text)), {})
@@ -131,10 +144,15 @@ class Languages:
         """The fixed automaton of a formula over numbers, where there is one."""
         if formula == TRUE:
             return Kind.NUMBER
-        literal = self.numbers.literal(formula)
-        if literal is not None and literal[1] and isinstance(literal[0], Integral):
-            return Kind.INTEGER if literal[0].zeros else Kind.PLAIN_INTEGER
-        return None
+        atoms = set()
+        for part in self.numbers.conjuncts(formula):
+            atom, positive = self.numbers.literal(part) or (None, False)
+            if not positive or not isinstance(atom, Integral | numeric.Canonical):
+                return None
+            atoms.add(atom)
+        if numeric.Canonical() in atoms:
+            return Kind.CANONICAL_NUMBER if len(atoms) == 1 else Kind.CANONICAL_INTEGER
+        return Kind.INTEGER if atoms == {Integral(1)} else Kind.PLAIN_INTEGER
 
     def is_empty_number(self, formula: int) -> bool:
         """Whether no number is in a formula's language."""
@@ -160,6 +178,14 @@ class Languages:
         """The format that is all that a formula asks; None for any other."""
         literal = self.strings.literal(formula)
         return literal[0].name if literal is not None and literal[1] and isinstance(literal[0], HasFormat) else None
+
+    def count_numbers(self, formula: int, limit: int) -> int | None:
+        """How many numbers a formula has, where they are at most ``limit``; None for more."""
+        canonical = self.numbers.all_of((formula, self.canonical()[1]))
+        if canonical == FALSE:
+            return 0
+        words = _enumerated(build(number_expression(self.numbers, canonical)), limit)
+        return None if words is None else len(words)
 
     def strings_automaton(self, tagged: Tagged) -> Automaton:
         """JSON strings in every spelling; the tag tells the formula."""
@@ -188,6 +214,8 @@ class Languages:
     def _holds(self, atom: StringAtom, text: str) -> bool:
         if isinstance(atom, Words):
             return text in atom.texts
+        if isinstance(atom, textual.Canonical):
+            return True
         if isinstance(atom, Longer):
             return len(text) > atom.count
         automaton = self._matchers.get(atom)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from grammars.json_schema.boolean import Formulas
 from grammars.json_schema.constants import Constant
 
+OPEN_LEVELS = 64
+"""How deeply a value nests where the schema asks nothing of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -32,7 +35,14 @@ class Anything:
     levels: int
 
 
-Leaf = Place | Equal | Anything
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """Written in the one way by which equal values are equal texts: objects have named keys alone, in order; strings
+    and numbers one spelling.
+    """
+
+
+Leaf = Place | Equal | Anything | Canonical
 
 Goals = Formulas[Leaf]
 """The arena of goals: Boolean formulas over leaves."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from grammars.json_schema.fixed import CLOSES, Kind, fixed
-from grammars.matching.tables import NO_OUTCOME, Tables
+from grammars.matching.tables import NO_OUTCOME, NOTHING_REMEMBERED, Remembering, Tables
 
 Name = tuple[Any, ...]
 """What kind of state or handler it is, and of what."""
@@ -35,11 +35,11 @@ class Names:
             self._states.append(name)
         return state
 
-    def handler(self, name: Name, num_outcomes: int, num_remembered: int = 0, closing: bytes | None = None) -> int:
+    def handler(self, name: Name, num_outcomes: int, remembering: Remembering = NOTHING_REMEMBERED) -> int:
         """The number of a handler, which is new where the name is."""
         handler = self._handler_ids.get(name)
         if handler is None:
-            handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, num_remembered, closing)
+            handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, remembering)
             self._handlers.append(name)
         return handler
 

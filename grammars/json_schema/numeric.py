@@ -15,7 +15,7 @@ from math import gcd, lcm
 from decoding.errors import UnsupportedConstraintError
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.regular import expressions as regular
-from grammars.regular.numbers import FRACTION_DIGITS, WHOLE_DIGITS, Bounds, integer, number
+from grammars.regular.numbers import Bounds, integer, number, short_decimal
 
 MAX_CONSTANT_DIGITS = 400
 
@@ -49,7 +49,12 @@ class OneOf:
     value: Decimal
 
 
-NumberAtom = Integral | Above | MultipleOf | OneOf
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """Written without an exponent, without zeros at the end of a fraction, and not as minus zero."""
+
+
+NumberAtom = Integral | Above | MultipleOf | OneOf | Canonical
 Literal = tuple[NumberAtom, bool]
 """An atom, and whether it is asserted or denied."""
 
@@ -85,10 +90,16 @@ def holds(atom: NumberAtom, value: Decimal) -> bool:
             return (Fraction(value) / Fraction(divisor)).denominator == 1
         case OneOf(other):
             return value == other
+        case Canonical():
+            return True
     raise AssertionError(atom)
 
 
 def _conjunction(literals: list[Literal]) -> regular.Expression:
+    spoken: list[Literal] = [(atom, asserted) for atom, asserted in literals if not isinstance(atom, Canonical)]
+    if len(spoken) < len(literals):
+        assert all(asserted for atom, asserted in literals if isinstance(atom, Canonical))
+        return regular.intersection(_conjunction(spoken), CANONICAL) if spoken else CANONICAL
     for atom, asserted in literals:
         if asserted and isinstance(atom, OneOf):
             others = all(holds(other, atom.value) == wanted for other, wanted in literals)
@@ -149,12 +160,9 @@ def _common_multiple(left: Fraction, right: Fraction) -> Fraction:
     return Fraction(lcm(left.numerator, right.numerator), gcd(left.denominator, right.denominator))
 
 
-_DIGIT = regular.chars("0123456789")
-PLAIN = regular.concat(
-    regular.optional(regular.literal("-")),
-    regular.union(
-        regular.literal("0"), regular.concat(regular.chars("123456789"), regular.repeat(_DIGIT, 0, WHOLE_DIGITS - 1))
-    ),
-    regular.optional(regular.concat(regular.literal("."), regular.repeat(_DIGIT, 1, FRACTION_DIGITS))),
-)
-"""Decimals without an exponent."""
+PLAIN = short_decimal()
+"""Decimals without an exponent, so short that different values are read as different doubles: what is denied of the
+value is then also denied of the double that a text is read as."""
+_ENDS_IN_ZERO = regular.concat(regular.ANY_TEXT, regular.literal("."), regular.ANY_TEXT, regular.literal("0"))
+CANONICAL = regular.difference(PLAIN, regular.union(_ENDS_IN_ZERO, regular.literal("-0")))
+"""Those of which no two are equal numbers."""

@@ -8,11 +8,13 @@ Invariant: the formulas of one automaton exclude each other, so that an accepted
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from grammars.json_schema.boolean import TRUE
-from grammars.json_schema.counted import CountedStrings, Length
+from grammars.json_schema.counted import CountedStrings
 from grammars.json_schema.fixed import Kind, fixed
 from grammars.json_schema.languages import Languages, Tagged
 from grammars.json_schema.names import Names
@@ -39,7 +41,7 @@ class ScalarStates:
         self._formats: dict[int, tuple[str, int]] = {}
         self._indices: dict[tuple[str, Tagged], int] = {}
         self._words: dict[Tagged, WordRanges] = {}
-        self._counted = CountedStrings(names)
+        self._counted = {kind: CountedStrings(names, kind) for kind in (Kind.STRING, Kind.KEY)}
 
     def strings(self, formulas: tuple[int, ...]) -> Row:
         """Codes of the first byte of a string; outcome i where it is in ``formulas[i]``."""
@@ -47,15 +49,19 @@ class ScalarStates:
         tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not languages.is_empty(formula))
         if not tagged:
             return []
-        if len(tagged) == 1 and tagged[0][1] == TRUE:
-            return self.fixed_row(Kind.STRING, tagged[0][0])
-        if len(tagged) == 1 and (length := languages.length(tagged[0][1])) is not None:
-            return self._counted.start(length, tagged[0][0])
+        is_canonical = any(languages.spelling(formula)[1] for _, formula in tagged)
+        tagged = tuple((tag, languages.spelling(formula)[0]) for tag, formula in tagged)
+        if len(tagged) == 1:
+            outcome, formula = tagged[0]
+            kind = Kind.KEY if is_canonical else Kind.STRING
+            if formula == TRUE:
+                return self.fixed_row(kind, outcome)
+            if (length := languages.length(formula)) is not None:
+                return self._counted[kind].start(length, outcome)
         words = self._words.get(tagged) or self._word_ranges(tagged)
         if words is not None:
             return [(_QUOTE, self._names.state(("words", words, 0, len(words), 0, _NO_KEY)))]
-        index = self._index("string", tagged)
-        return self._first(index)
+        return self._first(self._index("key" if is_canonical else "string", tagged))
 
     def numbers(self, formulas: tuple[int, ...]) -> Row:
         """Codes of the first byte of a number; outcome i where it is in ``formulas[i]``."""
@@ -93,9 +99,9 @@ class ScalarStates:
         final = NO_OUTCOME if quoted or not automaton.accepting(inner) else self._tag(automaton, inner)
         tables.set_dense_row(state, row, final)
 
-    def expand_counted(self, state: int, length: Length, outcome: int, count: int, inner: int) -> None:
+    def expand_counted(self, state: int, kind: Kind, *where: Any) -> None:
         """Build the row of a state of a string with a bounded length."""
-        self._counted.expand(state, length, outcome, count, inner)
+        self._counted[kind].expand(state, *where)
 
     def expand_words(  # noqa: PLR0917 - the parts of a name
         self, state: int, words: WordRanges, low: int, high: int, depth: int, rest: int
@@ -124,8 +130,8 @@ class ScalarStates:
                 return Overlay(base=rest, words=words.table, low=low, high=high, depth=depth)
             case ("scalar", index, inner) if index in self._formats:
                 return Shared(key=(self._formats[index], inner))
-            case ("counted", *where):
-                return self._counted.hint(*where)
+            case ("counted", kind, *where):
+                return self._counted[kind].hint(*where)
         return None
 
     def _expand_last_word(self, state: int, words: WordRanges, low: int, depth: int) -> None:

@@ -18,17 +18,14 @@ from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.fixed import Kind
 from grammars.json_schema.keys import KeyClasses, bits
-from grammars.json_schema.leaves import Anything
+from grammars.json_schema.leaves import OPEN_LEVELS, Anything
 from grammars.json_schema.names import Name, Names
 from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import Row, ScalarStates
 from grammars.json_schema.shapes import Shape, merged_order
 from grammars.json_schema.values import Values
-from grammars.matching.tables import Tables
-
-OPEN_LEVELS = 64
-"""How deeply a value nests where the schema asks nothing of it."""
+from grammars.matching.tables import NOTHING_REMEMBERED, Remembering, Tables
 
 _QUOTE, _COMMA, _COLON, _SPACE = b'",: '
 _CLOSE_ARRAY, _CLOSE_OBJECT = b"]}"
@@ -73,9 +70,9 @@ class JsonSource:
             case ("member", state, key_class):
                 successor = self._values.after_key(state, key_class)[outcome]
                 return self._gapped(("after_member", successor.state))
-            case ("item", residues):
+            case ("item", residues, is_unique):
                 rest = tuple(self._values.next_item(residues))[outcome]
-                return self._gapped(("after_item", rest))
+                return self._gapped(("after_item", rest, is_unique))
         raise AssertionError(self.names.handler_name(handler))
 
     def _expand_done(self, state: int) -> None:
@@ -105,29 +102,29 @@ class JsonSource:
         if not self._tables.is_built(inner):
             self.expand(self._tables, inner)
         row = self._tables.rows[inner].copy()
-        handler = self.names.handler(("gap", then), 1)
+        handler = self.names.handler(("gap", then), 1, Remembering(is_space=True))
         for byte, inner_state in self._gap_row:
             row[byte] = self._tables.push(handler, inner_state)
         self._tables.set_dense_row(state, row)
 
-    def _expand_array_open(self, state: int, residues: Residues) -> None:
-        row = self._item_row(residues)
+    def _expand_array_open(self, state: int, residues: Residues, is_unique: bool) -> None:
+        row = self._item_row(residues, is_unique)
         outcome = self._values.arrays.closing(residues)
         if outcome is not None:
             row.append((_CLOSE_ARRAY, self._tables.exit(outcome)))
         self._tables.set_row(state, row)
 
-    def _expand_after_item(self, state: int, residues: Residues) -> None:
+    def _expand_after_item(self, state: int, residues: Residues, is_unique: bool) -> None:
         row = []
         outcome = self._values.arrays.closing(residues)
         if outcome is not None:
             row.append((_CLOSE_ARRAY, self._tables.exit(outcome)))
         if self._values.next_item(residues):
-            row.append((_COMMA, self._separated(("item", residues))))
+            row.append((_COMMA, self._separated(("item", residues, is_unique))))
         self._tables.set_row(state, row)
 
-    def _expand_item(self, state: int, residues: Residues) -> None:
-        self._tables.set_row(state, self._item_row(residues))
+    def _expand_item(self, state: int, residues: Residues, is_unique: bool) -> None:
+        self._tables.set_row(state, self._item_row(residues, is_unique))
 
     def _expand_object(self, state: int, formulas: Residues, order: tuple[str, ...]) -> None:
         members = self._values.open_object(formulas, order)
@@ -158,11 +155,12 @@ class JsonSource:
         handler = self.names.handler(("member", members, key_class), len(goals))
         self._tables.set_row(state, self._pushed(handler, self._value_row(goals)))
 
-    def _item_row(self, residues: Residues) -> Row:
+    def _item_row(self, residues: Residues, is_unique: bool) -> Row:
         goals = tuple(self._values.next_item(residues).values())
         if not goals:
             return []
-        handler = self.names.handler(("item", residues), len(goals))
+        remembering = Remembering(outcomes=len(goals), is_value=True) if is_unique else NOTHING_REMEMBERED
+        handler = self.names.handler(("item", residues, is_unique), len(goals), remembering)
         return self._pushed(handler, self._value_row(goals))
 
     def _key_row(self, members: ObjectState) -> Row:
@@ -171,8 +169,8 @@ class JsonSource:
             return []
         classes = members.layout.classes
         others = len(classes.rest)
-        closing = b'"' if classes.rest == (TRUE,) else None
-        handler = self.names.handler(("key", members), others + len(classes.names), others, closing)
+        remembering = Remembering(outcomes=others, closing=b'"' if classes.rest == (TRUE,) else None)
+        handler = self.names.handler(("key", members), others + len(classes.names), remembering)
         return [(_QUOTE, self._tables.push(handler, self._key_start(classes, coming)))]
 
     def _value_row(self, goals: tuple[int, ...]) -> Row:
@@ -196,9 +194,11 @@ class JsonSource:
         row += self._scalars.strings(tuple(shape.string for shape in shapes))
         row += self._scalars.numbers(tuple(shape.number for shape in shapes))
         if any(shape.array for shape in shapes):
-            residues = self._values.open_array(tuple(shape.array for shape in shapes))
+            formulas = tuple(shape.array for shape in shapes)
+            residues = self._values.open_array(formulas)
             if residues is not None:
-                row.append((b"["[0], self._gapped(("array_open", residues))))
+                is_unique = any(self._values.arrays.is_unique(formula) for formula in formulas)
+                row.append((b"["[0], self._gapped(("array_open", residues, is_unique))))
         objects = tuple(shape.object for shape in shapes)
         if self._is_object_possible(objects, shapes):
             row.append((b"{"[0], self._gapped(("object", objects, merged_order(shapes)))))

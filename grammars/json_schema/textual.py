@@ -63,7 +63,13 @@ _NECESSARY: Mapping[str, str] = MappingProxyType(
 )
 """Patterns that every text of a format holds."""
 
-StringAtom = Words | Matches | Longer | HasFormat
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    r"""Written raw where JSON allows it, else in the short escape, else as ``\u00xx``; says nothing of the string."""
+
+
+StringAtom = Words | Matches | Longer | HasFormat | Canonical
 
 
 def string_expression(
@@ -86,6 +92,8 @@ def string_expression(
 
 def _expression(atom: StringAtom, patterns: Mapping[str, regular.Expression]) -> regular.Expression:
     match atom:
+        case Canonical():
+            return regular.ANY_TEXT
         case Words(texts):
             return regular.words(texts)
         case Matches(pattern):

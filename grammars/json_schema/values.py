@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grammars.json_schema.arrays import Arrays
-from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet
+from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet, Unnamed
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.constants import Array, Constant, Number, Object
+from grammars.json_schema.counting import Counting
 from grammars.json_schema.keys import KeyClasses
 from grammars.json_schema.languages import Languages
-from grammars.json_schema.leaves import Anything, Equal, Leaf, Place
+from grammars.json_schema.leaves import OPEN_LEVELS, Anything, Canonical, Equal, Leaf, Place
 from grammars.json_schema.objects import Objects, ObjectState, Successor
 from grammars.json_schema.outcomes import Residues, Split
 from grammars.json_schema.search import Answering, Question, Search
@@ -38,6 +39,7 @@ class Values:
         self._goal_shapes: dict[int, Shape] = {TRUE: Shape(), FALSE: NOTHING}
         self._search = Search(self._answer)
         self._classes: dict[tuple[tuple[Keys, ...], tuple[str, ...]], KeyClasses] = {}
+        self._unique: dict[int, int] = {}
         self._openings: dict[tuple[Residues, tuple[str, ...]], ObjectState] = {}
         self._next_keys: dict[ObjectState, int] = {}
         self._object_steps: dict[tuple[ObjectState, int], tuple[Successor, ...]] = {}
@@ -60,6 +62,17 @@ class Values:
                     shape = self._translate(self, leaf)
                 case Equal(value):
                     shape = self._constant_shape(value)
+                case Canonical():
+                    string, number = self.languages.canonical()
+                    inner = self.goals.atom(leaf)
+                    named = self.objects.every(Unnamed(), FALSE)
+                    every = self.objects.every(KeySet(frozenset(), negated=True), inner)
+                    shape = Shape(
+                        string=string,
+                        number=number,
+                        array=self.arrays.every(0, UNBOUNDED, inner),
+                        object=self.objects.formulas.all_of((named, every)),
+                    )
                 case Anything(0):
                     shape = Shape(array=FALSE, object=FALSE)
                 case Anything(levels):
@@ -95,7 +108,7 @@ class Values:
 
     def open_array(self, formulas: Residues) -> Residues | None:
         """The state after ``[``, or None where no items complete any of ``formulas``."""
-        residues = self._search.run(self._open_array(formulas))
+        residues = self._search.run(self._open_array(tuple(self._without_repeats(formula) for formula in formulas)))
         return residues if any(residues) else None
 
     def after_key(self, state: ObjectState, key_class: int) -> tuple[Successor, ...]:
@@ -148,7 +161,7 @@ class Values:
         shape = self.shape(goal)
         if shape.null or shape.booleans or self._is_scalar_possible(shape):
             return True
-        if shape.array and (yield ("array", shape.array)):
+        if shape.array and (yield ("array", self._without_repeats(shape.array))):
             return True
         if not shape.object or self.objects.is_empty_allowed(shape.object):
             return shape.object != FALSE
@@ -159,6 +172,27 @@ class Values:
         if TRUE in (shape.string, shape.number):
             return True
         return not (self.languages.is_empty_number(shape.number) and self.languages.is_empty(shape.string))
+
+    def _without_repeats(self, formula: int) -> int:
+        """An array formula without `UniqueItems`, for arrays in which repeats are kept out by the sample."""
+        if not self.arrays.is_unique(formula):
+            return formula
+        known = self._unique.get(formula)
+        if known is None:
+            canonical = self.goals.all_of((self.goals.atom(Canonical()), self.goals.atom(Anything(OPEN_LEVELS))))
+            # An item may hold such an array itself: there, while this one is worked out, one item at most.
+            self._unique[formula] = self.arrays.without_repeats(formula, canonical, lambda _: 1)
+            counting = Counting(self, Search(self._answer))
+            known = self._unique[formula] = self.arrays.without_repeats(formula, canonical, counting.of_goal)
+        return known
+
+    def opened_object(self, formula: int, order: tuple[str, ...]) -> ObjectState:
+        """The state after ``{``, whether or not it can be completed."""
+        return self._opened((formula,), order)
+
+    def opened_array(self, formula: int) -> Residues:
+        """The residues after ``[``, whether or not they can be completed."""
+        return (self._without_repeats(formula),)
 
     def _literal_shape(self, leaf: Leaf, is_positive: bool) -> Shape:
         shape = self.leaf_shape(leaf)

@@ -12,7 +12,7 @@ import numpy as np
 from decoding.errors import GrammarStateError
 from grammars.matching.memory import Event, Happening
 from grammars.matching.stacks import EMPTY, Stacks
-from grammars.matching.tables import NO_OUTCOME, UNBUILT, UNRESOLVED, Source, Tables
+from grammars.matching.tables import NO_OUTCOME, UNBUILT, UNRESOLVED, Remembering, Source, Tables
 from grammars.matching.trie import TokenTrie
 from grammars.matching.walk import BASE, MISSING_ROW, NUM_COUNTS, RANGE_FIELDS, Bits, Ints, walk
 
@@ -51,6 +51,8 @@ class PushdownAutomaton:
         self._source = source
         state, bottom = source.start(self.tables)
         self.start = Configuration(state, self.stacks.push(bottom, EMPTY))
+        self.careful_stacks: set[int] = set()
+        """Stacks above which words were read that may run out."""
         levels = trie.max_depth + 1
         self.path = np.zeros((levels, 4), dtype=np.int32)
         self._misses = np.zeros((1024, RANGE_FIELDS), dtype=np.int32)
@@ -92,8 +94,11 @@ class PushdownAutomaton:
             if handler:
                 parent, state = stack, target
                 stack = self.stacks.push(handler, parent)
-                if self.tables.remembered_of[handler]:
-                    events.append(Event(Happening.PUSHED, stack, parent, position))
+                remembering = self.tables.remembering_of[handler]
+                if remembering.outcomes:
+                    events.append(Event(Happening.PUSHED, stack, parent, position, remembering.is_value))
+                    if remembering.closing is None:
+                        self.careful_stacks.add(parent)
                 if self.stacks.depth_of[stack] > MAX_DEPTH:
                     raise GrammarStateError(f"the text nests more than {MAX_DEPTH} levels deep")
             else:
@@ -135,13 +140,13 @@ class PushdownAutomaton:
         """The configuration after ``stack`` is popped with ``outcome``."""
         return Configuration(self._resolve(self.stacks.handler_of[stack], outcome), self.stacks.parent_of[stack])
 
-    def closing(self, stack: int) -> bytes | None:
-        """The byte that ends words read above ``stack``, where they never run out (`Tables.add_handler`)."""
-        return self.tables.closing_of[self.stacks.handler_of[stack]]
+    def remembering(self, stack: int) -> Remembering:
+        """How words read above a stack are remembered."""
+        return self.tables.remembering_of[self.stacks.handler_of[stack]]
 
     def _popped(self, stack: int, outcome: int, position: int, events: list[Event]) -> Configuration:
         handler, parent = self.stacks.handler_of[stack], self.stacks.parent_of[stack]
-        is_remembered = outcome < self.tables.remembered_of[handler]
+        is_remembered = outcome < self.tables.remembering_of[handler].outcomes
         events.append(Event(Happening.REMEMBERED if is_remembered else Happening.POPPED, stack, parent, position))
         return Configuration(self._resolve(handler, outcome), parent)
 

@@ -15,6 +15,8 @@ from grammars.constraint import UnenforcedKeyword
 from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.masks import FirstRow, Masks
 from grammars.matching.matcher import PushdownMatcher
+from grammars.matching.metering import IN_ENGINE, UNLIMITED, MeteredSource
+from grammars.matching.repeats import Repeats
 from grammars.matching.tables import Source
 from grammars.matching.trie import TokenTrie
 
@@ -54,8 +56,12 @@ class LazyGrammar:
         self.trie = trie
         fingerprint = trie.vocabulary.fingerprint
         self._key = hashlib.sha256(f"{constraint.text_key}\n{fingerprint}".encode()).hexdigest()
-        self._automaton = PushdownAutomaton(constraint.language.source(), trie)
-        self._masks = Masks(self._automaton)
+        self._meter = MeteredSource(constraint.language.source())
+        # Where a grammar is compiled, limits of the worker bound it; where it arrives, others wait for its states.
+        self._allowance = UNLIMITED if first is None else IN_ENGINE
+        self._automaton = PushdownAutomaton(self._meter, trie)
+        self._repeats = Repeats(self._automaton)
+        self._masks = Masks(self._automaton, self._repeats)
         if first is not None:
             self._masks.adopt(first)
 
@@ -77,9 +83,13 @@ class LazyGrammar:
         """Memory of tables and rows built so far."""
         return self._automaton.tables.num_bytes + self._masks.num_bytes
 
+    def renewed(self) -> LazyGrammar:
+        """An equal grammar without what this one built, but for the row at the start of the text."""
+        return LazyGrammar(constraint=self.constraint, trie=self.trie, first=self._masks.first)
+
     def matcher(self) -> PushdownMatcher:
         """A matcher at the start of the text."""
-        return PushdownMatcher(self._automaton, self._masks)
+        return PushdownMatcher(self._automaton, self._masks, self._repeats, self._meter, self._allowance)
 
 
 def _rebuilt(constraint: CompiledConstraint, trie: TokenTrie, first: FirstRow | None) -> LazyGrammar:

@@ -19,16 +19,13 @@ from decoding.masks import MaskRow, num_words
 from grammars.matching.automaton import NO_RANGES, Configuration, PushdownAutomaton, whole_trie
 from grammars.matching.hints import Counted, Hint, Overlay, Shared
 from grammars.matching.lengths import TokenLengths
-from grammars.matching.memory import EMPTY_MEMORY, Event, Happening, WordMemory
+from grammars.matching.memory import EMPTY_MEMORY, WordMemory
+from grammars.matching.repeats import Repeats, WholeToken
 from grammars.matching.rows import freeze
-from grammars.matching.stacks import EMPTY
 from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
-from grammars.matching.words import MAX_COUNTED, Words
 
 MAX_CACHED_ROWS = 8192
-NEVER = -1
-"""No stack: nothing is remembered above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +43,11 @@ class _Above:
     whole: tuple[int, ...]
 
 
-class _WholeToken(NamedTuple):
-    """A token that holds a whole remembered word: `word`, above the stack `node`.
-
-    The word is None where the token holds more than one, or where its words may run out: it must be read to tell.
-    """
-
-    token: int
-    node: int
-    word: bytes | None
-
-
 class _SharedRow(NamedTuple):
     """The row of a configuration, and the tokens in it that a memory may forbid by themselves."""
 
     row: MaskRow
-    whole: tuple[_WholeToken, ...]
+    whole: tuple[WholeToken, ...]
 
 
 class FirstRow(NamedTuple):
@@ -74,10 +60,10 @@ class FirstRow(NamedTuple):
 class Masks:
     """Rows of one grammar."""
 
-    def __init__(self, automaton: PushdownAutomaton) -> None:
+    def __init__(self, automaton: PushdownAutomaton, repeats: Repeats) -> None:
         self._automaton = automaton
         self._vocabulary = automaton.trie.vocabulary
-        self._words = Words(automaton)
+        self._repeats = repeats
         self._above: OrderedDict[int, _Above] = OrderedDict()
         self._shared: OrderedDict[Configuration, _SharedRow] = OrderedDict()
         self._by_bits: dict[bytes, MaskRow] = {}
@@ -98,7 +84,7 @@ class Masks:
         """Take over the row at the start from an equal grammar's masks."""
         row = self._frozen(np.frombuffer(first.words, dtype=np.uint32))
         start = self._automaton.start
-        self._shared[start] = _SharedRow(row, tuple(self._whole_token(start, token) for token in first.whole))
+        self._shared[start] = _SharedRow(row, tuple(self._repeats.whole_token(start, token) for token in first.whole))
 
     def row(self, configuration: Configuration, memory: WordMemory) -> MaskRow:
         """The legal next tokens, end-of-sequence ids included where the text may end."""
@@ -112,18 +98,8 @@ class Masks:
             self._shared.move_to_end(configuration)
         if memory is EMPTY_MEMORY and not shared.whole:
             return shared.row
-        repeated = self._repeated(configuration, memory, shared.whole)
+        repeated = self._repeats.found(configuration, memory, shared.whole)
         return self._without(shared.row, repeated) if repeated else shared.row
-
-    def is_exhausted(self, configuration: Configuration, memory: WordMemory) -> bool:
-        """Whether the word being read can only become one that was read before."""
-        if memory.partial is None or not memory.frames or self._automaton.closing(memory.partial_node) is not None:
-            return False
-        to_come = self._words.to_come(configuration.state)
-        if to_come > MAX_COUNTED:
-            return False
-        used = memory.words_above(memory.partial_parent)
-        return sum(word.startswith(memory.partial) for word in used) >= to_come
 
     def _computed(self, configuration: Configuration) -> _SharedRow:
         automaton = self._automaton
@@ -137,7 +113,7 @@ class Masks:
             bits = bits.copy() if bits is above.bits else bits
             for token in self._vocabulary.eos_ids:
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
-        return _SharedRow(self._frozen(bits), tuple(self._whole_token(configuration, token) for token in whole))
+        return _SharedRow(self._frozen(bits), tuple(self._repeats.whole_token(configuration, token) for token in whole))
 
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
@@ -211,65 +187,3 @@ class Masks:
         if not bits.any():
             raise GrammarStateError("every key that may come next was used before")
         return freeze(bits, self._vocabulary.size)
-
-    def _repeated(self, configuration: Configuration, memory: WordMemory, whole: tuple[_WholeToken, ...]) -> list[Ints]:
-        """The tokens by which a word comes again, or can only come again."""
-        repeated = []
-        if memory.partial is not None:
-            used = memory.words_above(memory.partial_parent)
-            for word in used:
-                if word.startswith(memory.partial):
-                    node = self._trie_node(configuration, memory, word, used)
-                    if node is not None:
-                        repeated.append(self._automaton.trie.tokens_below(node))
-        again = [item.token for item in whole if self._comes_again(configuration, memory, item)]
-        return [*repeated, np.array(again, dtype=np.int32)] if again else repeated
-
-    def _whole_token(self, configuration: Configuration, token: int) -> _WholeToken:
-        text = self._vocabulary.tokens[token]
-        events: list[Event] = []
-        self._automaton.read(configuration, text, events)
-        begun = [event for event in events if event.kind is Happening.PUSHED]
-        ended = [event for event in events if event.kind is Happening.REMEMBERED]
-        if len(ended) != 1 or len(begun) != 1 or self._automaton.closing(begun[0].node) is None:
-            return _WholeToken(token, EMPTY, None)
-        (end,) = ended
-        popped = any(event.node == end.parent for event in events if event.kind is Happening.POPPED)
-        node = NEVER if popped else end.parent  # words above a stack that the token pops first are forgotten
-        return _WholeToken(token, node, text[begun[0].position + 1 : end.position])
-
-    def _comes_again(self, configuration: Configuration, memory: WordMemory, item: _WholeToken) -> bool:
-        """Whether a token that holds a whole word repeats one."""
-        if item.word is not None:
-            return item.word in memory.words_above(item.node)
-        text = self._vocabulary.tokens[item.token]
-        events: list[Event] = []
-        after = self._automaton.read(configuration, text, events)
-        assert after is not None
-        then = memory.after(text, events)
-        return then is None or self.is_exhausted(after, then)
-
-    def _trie_node(
-        self, configuration: Configuration, memory: WordMemory, word: bytes, used: frozenset[bytes]
-    ) -> int | None:
-        """The node of the trie at which a token ends ``word``, or enters a part that no unused word starts with."""
-        assert memory.partial is not None
-        automaton, find = self._automaton, self._automaton.trie.find
-        rest = word[len(memory.partial) :]
-        closing = self._automaton.closing(memory.partial_node)
-        if closing is not None:
-            return find(rest + closing)
-        for position in range(len(rest)):
-            after = automaton.read(configuration, rest[position : position + 1], [])
-            assert after is not None
-            configuration = after
-            to_come = self._words.to_come(configuration.state)
-            start = memory.partial + rest[: position + 1]
-            if to_come <= MAX_COUNTED and sum(other.startswith(start) for other in used) >= to_come:
-                return find(rest[: position + 1])
-        for byte in automaton.live_bytes(configuration):
-            events: list[Event] = []
-            automaton.read(configuration, bytes((byte,)), events)
-            if any(event.kind is Happening.REMEMBERED for event in events):
-                return find(rest + bytes((byte,)))
-        return None

@@ -12,6 +12,8 @@ from decoding.masks import MaskRow
 from grammars.matching.automaton import Configuration, PushdownAutomaton
 from grammars.matching.masks import Masks
 from grammars.matching.memory import EMPTY_MEMORY, Event, WordMemory
+from grammars.matching.metering import Allowance, MeteredSource
+from grammars.matching.repeats import Repeats
 
 MAX_CANDIDATES = 4
 """More live bytes than this are a choice, whatever the memory forbids among them."""
@@ -27,11 +29,33 @@ class Position(NamedTuple):
 class PushdownMatcher:
     """`grammars.protocol.Matcher` over a shared automaton: a position, and those before it for rollback."""
 
-    __slots__ = ("_automaton", "_error", "_finished", "_history", "_masks", "_position")
+    __slots__ = (
+        "_allowance",
+        "_automaton",
+        "_error",
+        "_finished",
+        "_history",
+        "_left_s",
+        "_masks",
+        "_meter",
+        "_position",
+        "_repeats",
+    )
 
-    def __init__(self, automaton: PushdownAutomaton, masks: Masks) -> None:
+    def __init__(
+        self,
+        automaton: PushdownAutomaton,
+        masks: Masks,
+        repeats: Repeats,
+        meter: MeteredSource,
+        allowance: Allowance,
+    ) -> None:
         self._automaton = automaton
         self._masks = masks
+        self._repeats = repeats
+        self._meter = meter
+        self._allowance = allowance
+        self._left_s = allowance.in_all_s
         self._position = Position(automaton.start, EMPTY_MEMORY)
         self._finished = False
         self._history: list[Position] = []
@@ -52,11 +76,14 @@ class PushdownMatcher:
     def mask(self) -> MaskRow:
         """The legal next tokens. Raises GrammarStateError after the end, after an error, and out of bounds."""
         self._check()
+        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
         try:
             return self._masks.row(*self._position)
         except GrammarStateError as error:
             self._error = str(error)
             raise
+        finally:
+            self._left_s -= self._meter.spent_s - spent_s
 
     def only_end(self) -> bool:
         """True where nothing but an end-of-sequence token is legal."""
@@ -67,11 +94,14 @@ class PushdownMatcher:
     def advance(self, token: int) -> None:
         """Commit to ``token``. Raises GrammarStateError where it is illegal."""
         self._check()
+        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
         try:
             after = self._after(token)
         except GrammarStateError as error:
             self._error = str(error)
             raise
+        finally:
+            self._left_s -= self._meter.spent_s - spent_s
         self._history.append(self._position)
         if after is None:
             self._finished = True
@@ -91,7 +121,8 @@ class PushdownMatcher:
 
     def fork(self) -> PushdownMatcher:
         """An independent matcher in the same state, without the history before it."""
-        twin = PushdownMatcher(self._automaton, self._masks)
+        twin = PushdownMatcher(self._automaton, self._masks, self._repeats, self._meter, self._allowance)
+        twin._left_s = self._left_s
         twin._position = self._position
         twin._finished = self._finished
         twin._error = self._error
@@ -135,7 +166,7 @@ class PushdownMatcher:
                 break
             state = code
         else:  # the stack did not change
-            if memory.partial is None:
+            if not memory.partials:
                 return Position(Configuration(state, stack), memory)
             return self._checked(Configuration(state, stack), memory.after(text, []))
         events: list[Event] = []
@@ -143,7 +174,7 @@ class PushdownMatcher:
         return None if after is None else self._checked(after, memory.after(text, events))
 
     def _checked(self, configuration: Configuration, memory: WordMemory | None) -> Position | None:
-        if memory is None or self._masks.is_exhausted(configuration, memory):
+        if memory is None or self._repeats.is_exhausted(configuration, memory):
             return None
         return Position(configuration, memory)
 

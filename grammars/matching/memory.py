@@ -1,7 +1,11 @@
-"""Words read so far that must not come again: the open keys of the objects that are open.
+"""Words read so far that must not come again: the open keys of objects that are open, the items of arrays without
+repeats.
 
-Which keys an object already has is no matter of the shared automaton's state (there are too many possibilities), so
-every sample carries it along. Invariant: a memory never changes; `after` makes another one.
+Which words a container already has is no matter of the shared automaton's state (there are too many possibilities), so
+every sample carries them along. Words are in the form in which equal ones are alike: keys and strings have one
+spelling, and white space between JSON tokens is left out of items.
+
+Invariant: a memory never changes; `after` makes another one.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ class Happening(enum.Enum):
     """What happened to a stack."""
 
     PUSHED = enum.auto()
-    """A handler that remembers words was pushed: a word begins with the next byte."""
+    """A handler that remembers words was pushed: a word begins."""
     REMEMBERED = enum.auto()
     """Such a handler was popped with an outcome that remembers its word; the byte read is not part of it."""
     POPPED = enum.auto()
@@ -30,12 +34,42 @@ class Event(NamedTuple):
         node: the stack pushed, or popped from.
         parent: the stack below it.
         position: index of the byte that did it.
+        is_value: of a push, whether the word is a JSON value and that byte its first one; else it begins after it.
     """
 
     kind: Happening
     node: int
     parent: int
     position: int
+    is_value: bool = False
+
+
+class Reading(enum.Enum):
+    """Where in a JSON value a word stands, to tell white space that does not count."""
+
+    RAW = enum.auto()
+    """The word is no value: everything counts."""
+    BETWEEN = enum.auto()
+    STRING = enum.auto()
+    ESCAPE = enum.auto()
+
+
+class Partial(NamedTuple):
+    """The part read so far of a word, begun with the push of stack `node` on `parent`."""
+
+    node: int
+    parent: int
+    text: bytes
+    reading: Reading
+
+    def extended(self, text: bytes) -> Partial:
+        """The part after more bytes."""
+        if not text:
+            return self
+        if self.reading is Reading.RAW:
+            return self._replace(text=self.text + text)
+        counted, reading = _without_space(text, self.reading)
+        return self._replace(text=self.text + counted, reading=reading)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +78,11 @@ class WordMemory:
 
     Attributes:
         frames: (stack node, words read above it), outermost first; only stacks with words.
-        partial: the part read so far of a word that may be remembered, or None outside of words.
-        partial_node: the stack node pushed where that word began.
-        partial_parent: the stack node below it.
+        partials: the words being read, one inside the other, the innermost last.
     """
 
     frames: tuple[tuple[int, frozenset[bytes]], ...] = ()
-    partial: bytes | None = None
-    partial_node: int = 0
-    partial_parent: int = 0
+    partials: tuple[Partial, ...] = ()
 
     def words_above(self, node: int) -> frozenset[bytes]:
         """The words read above a stack node."""
@@ -61,29 +91,35 @@ class WordMemory:
                 return words
         return frozenset()
 
+    def rivals(self, partial: Partial) -> list[bytes]:
+        """The words that ``partial`` may still become again."""
+        return [word for word in self.words_above(partial.parent) if word.startswith(partial.text)]
+
     def after(self, text: bytes, events: list[Event]) -> WordMemory | None:
         """The memory after ``text``, during which ``events`` came; None where a word came again."""
         if self is EMPTY_MEMORY and all(event.kind is Happening.POPPED for event in events):
             return self
         frames = list(self.frames)
-        prefix, begin = self.partial, 0
-        node, parent = self.partial_node, self.partial_parent
+        partials = list(self.partials)
+        done = 0
         for event in events:
+            upto = event.position + (event.kind is Happening.PUSHED and not event.is_value)
+            partials = [partial.extended(text[done:upto]) for partial in partials]
+            done = upto
             if event.kind is Happening.PUSHED:
-                prefix, begin, node, parent = b"", event.position + 1, event.node, event.parent
+                reading = Reading.BETWEEN if event.is_value else Reading.RAW
+                partials.append(Partial(event.node, event.parent, b"", reading))
             elif event.kind is Happening.REMEMBERED:
-                assert prefix is not None
-                if not _remember(frames, event.parent, prefix + text[begin : event.position]):
+                if not _remember(frames, event.parent, partials.pop().text):
                     return None
-                prefix = None
             else:
-                if event.node == node:
-                    prefix = None
+                if partials and partials[-1].node == event.node:
+                    partials.pop()
                 while frames and frames[-1][0] == event.node:
                     frames.pop()
-        if prefix is None:
-            return WordMemory(frames=tuple(frames)) if frames else EMPTY_MEMORY
-        return WordMemory(frames=tuple(frames), partial=prefix + text[begin:], partial_node=node, partial_parent=parent)
+        if not frames and not partials:
+            return EMPTY_MEMORY
+        return WordMemory(frames=tuple(frames), partials=tuple(partial.extended(text[done:]) for partial in partials))
 
 
 def _remember(frames: list[tuple[int, frozenset[bytes]]], node: int, word: bytes) -> bool:
@@ -95,6 +131,24 @@ def _remember(frames: list[tuple[int, frozenset[bytes]]], node: int, word: bytes
     else:
         frames.append((node, frozenset((word,))))
     return True
+
+
+def _without_space(text: bytes, reading: Reading) -> tuple[bytes, Reading]:
+    counted = bytearray()
+    for byte in text:
+        if reading is Reading.STRING:
+            if byte == b'"'[0]:
+                reading = Reading.BETWEEN
+            elif byte == b"\\"[0]:
+                reading = Reading.ESCAPE
+        elif reading is Reading.ESCAPE:
+            reading = Reading.STRING
+        elif byte in b" \t\r\n":
+            continue
+        elif byte == b'"'[0]:
+            reading = Reading.STRING
+        counted.append(byte)
+    return bytes(counted), reading
 
 
 EMPTY_MEMORY = WordMemory()

@@ -17,6 +17,7 @@ only ever added, so that numbers stay valid.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -31,6 +32,30 @@ NO_OUTCOME = -1
 UNBUILT = -2
 """The final outcome of a state whose row is not there yet."""
 UNRESOLVED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembering:
+    """How the words read above a handler, from its push to its pop, are remembered.
+
+    No word that is remembered may be read twice above the same stack.
+
+    Attributes:
+        outcomes: words are remembered at a pop with one of so many first outcomes.
+        closing: the byte that ends such words, where every beginning of one, whatever was read before, can go on to a
+        new
+            word (they are *endless*); None where that is not sure.
+        is_value: words are JSON values from the pushing byte on; else they begin after it.
+        is_space: nothing is remembered, and what is read above the handler does not count in words around it.
+    """
+
+    outcomes: int = 0
+    closing: bytes | None = None
+    is_value: bool = False
+    is_space: bool = False
+
+
+NOTHING_REMEMBERED = Remembering()
 
 
 class Source(Protocol):
@@ -62,7 +87,9 @@ class Tables:
             (64, 3), dtype=np.int32
         )  # pushed handler or 0, target state, outcome
         self.num_actions = 1
-        self.handlers: npt.NDArray[np.int32] = np.zeros((64, 2), dtype=np.int32)  # first place in resolved, remembered
+        self.handlers: npt.NDArray[np.int32] = np.zeros(
+            (64, 3), dtype=np.int32
+        )  # first place in resolved, remembered outcomes, is careful
         self.num_handlers = 1
         self.resolved: npt.NDArray[np.int32] = np.full(256, UNRESOLVED, dtype=np.int32)
         self.flat = _flat(self.rows)
@@ -71,12 +98,11 @@ class Tables:
         """The actions, for reading single ones from Python."""
         self.first_out_of = [0]
         """Each handler's first place in `resolved`, for the same."""
-        self.remembered_of = [0]
-        """How many outcomes of each handler are remembered, for the same."""
+        self.remembering_of = [NOTHING_REMEMBERED]
+        """How each handler's words are remembered."""
         self.hint_of: Callable[[int], Hint | None] | None = None
         """Where the source sets it, what it can tell of a state that is in no block."""
         self._blocks: list[tuple[int, int, Hashable]] = []
-        self.closing_of: list[bytes | None] = [None]
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
 
@@ -156,19 +182,15 @@ class Tables:
         """The code for: consume the byte and exit with ``outcome``."""
         return -self._action(0, 0, outcome)
 
-    def add_handler(self, num_outcomes: int, num_remembered: int = 0, closing: bytes | None = None) -> int:
-        """A new handler for outcomes ``0 .. num_outcomes - 1``.
-
-        The text read from the push to a pop with one of the first ``num_remembered`` outcomes is a *word*, and no word
-        may be read twice above the same stack.
-        """
+    def add_handler(self, num_outcomes: int, remembering: Remembering = NOTHING_REMEMBERED) -> int:
+        """A new handler for outcomes ``0 .. num_outcomes - 1``."""
         handler = self.num_handlers
         if handler == len(self.handlers):
             self.handlers = _grown(self.handlers, 0)
-        self.handlers[handler] = self._num_resolved, num_remembered
+        is_careful = remembering.outcomes > 0 and remembering.closing is None
+        self.handlers[handler] = self._num_resolved, remembering.outcomes, is_careful
         self.first_out_of.append(self._num_resolved)
-        self.remembered_of.append(num_remembered)
-        self.closing_of.append(closing)
+        self.remembering_of.append(remembering)
         self.num_handlers += 1
         self._num_resolved += num_outcomes
         while self._num_resolved > len(self.resolved):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from grammars.matching.walk import find
+from grammars.matching.walk import child, find
 from grammars.vocabulary import Vocabulary
 
 BYTE, DEPTH, SKIP, FIRST = range(4)
@@ -61,6 +61,11 @@ class TokenTrie:
     def find(self, prefix: bytes) -> int | None:
         """The node whose path is ``prefix``, which is not empty."""
         node = find(self.nodes, np.frombuffer(prefix, dtype=np.uint8))
+        return None if node < 0 else int(node)
+
+    def child(self, above: int | None, byte: int) -> int | None:
+        """The node on the edge ``byte`` below another one, or below the root."""
+        node = child(self.nodes, -1 if above is None else above, byte)
         return None if node < 0 else int(node)
 
     @classmethod

@@ -23,7 +23,7 @@ Arrays: TypeAlias = tuple[npt.NDArray[np.generic], ...]
 BASE = 0
 MISSING_ROW = -1
 RANGE_FIELDS = 7
-"""Columns of a range: first node, end node, state, stack, whether a whole remembered word was read on the way; then, of
+"""Columns of a range: first node, end node, state, stack, what was read on the way (see `_HOLDS_WORD`); then, of
 a miss, what is missing, as (state, MISSING_ROW) or (handler, outcome); of an exit, the outcome by which the base was
 popped."""
 NUM_COUNTS = 4
@@ -37,8 +37,14 @@ _READ, _DEAD, _MISSING, _LEFT, _LEFT_BEFORE = range(5)
 """What became of a byte: read; illegal; unknown yet; the base was popped by it, or before it."""
 
 
+_HOLDS_WORD = 1
+"""A token that comes here holds a whole remembered word, or one and the beginning of a careful one."""
+_AFTER_POP = 2
+"""A stack was popped on the way."""
+
+
 @njit(cache=True, nogil=True)
-def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
+def _cross(  # noqa: C901, PLR0911, PLR0917 - numba takes no keywords
     byte: int, state: int, stack: int, word: int, top: int, first_scratch: int, tables: Arrays, stacks: Ints
 ) -> tuple[int, int, int, int, int, int, int]:
     """Read a byte that is no plain transition: (fate, state, stack, word, top, and the last two columns of a range)."""
@@ -50,20 +56,24 @@ def _cross(  # noqa: PLR0911, PLR0917 - numba takes no keywords
         if code == 0 and final[state] == _UNBUILT:
             return _MISSING, 0, 0, 0, top, state, MISSING_ROW
         if code < 0 and actions[-code, 0] > 0:
-            stacks[top, 0] = actions[-code, 0]
+            pushed = actions[-code, 0]
+            stacks[top, 0] = pushed
             stacks[top, 1] = stack
+            if word & _AFTER_POP and handlers[pushed, 2]:
+                word |= _HOLDS_WORD
             return _READ, actions[-code, 1], top, word, top + 1, 0, 0
         outcome = actions[-code, 2] if code < 0 else final[state]
         if outcome < 0:
             return _DEAD, 0, 0, 0, top, 0, 0
         if stack == BASE:
-            return _LEFT if code < 0 else _LEFT_BEFORE, 0, BASE, word, top, outcome, 0
+            return _LEFT if code < 0 else _LEFT_BEFORE, 0, BASE, word | _AFTER_POP, top, outcome, 0
         handler = stacks[stack, 0]
         entered = resolved[handlers[handler, 0] + outcome]
         if entered < 0:
             return _MISSING, 0, 0, 0, top, handler, outcome
+        word |= _AFTER_POP
         if outcome < handlers[handler, 1] and stack >= first_scratch:
-            word = 1
+            word |= _HOLDS_WORD
         state, stack = entered, stacks[stack, 1]
         if code < 0:
             return _READ, state, stack, word, top, 0, 0
@@ -139,7 +149,7 @@ def walk(  # noqa: C901, PLR0912, PLR0917 - one compiled loop; numba takes no ke
             for index in range(nodes[node, _FIRST], nodes[node + 1, _FIRST]):
                 token = tokens[index]
                 bits[token >> 5] |= np.uint32(1) << np.uint32(token & 31)
-                if word:
+                if word & _HOLDS_WORD:
                     if counts[_WHOLE] == len(whole):
                         return False
                     whole[counts[_WHOLE]] = token
@@ -285,3 +295,13 @@ def clear(bits: Bits, tokens: Ints) -> None:
     """Clear the bits of ``tokens``."""
     for token in tokens:
         bits[token >> 5] &= ~(np.uint32(1) << np.uint32(token & 31))
+
+
+@njit(cache=True, nogil=True)
+def child(nodes: Ints, above: int, byte: int) -> int:
+    """The node below ``above`` (-1: the root) on the edge ``byte``, or -1."""
+    node = above + 1
+    end = len(nodes) - 1 if above < 0 else nodes[above, _SKIP]
+    while node < end and nodes[node, _BYTE] < byte:
+        node = nodes[node, _SKIP]
+    return node if node < end and nodes[node, _BYTE] == byte else -1

@@ -9,7 +9,7 @@ import pytest
 from grammars.constraint import Whitespace
 from grammars.json_schema.compile import JsonOptions, PropertyOrder, compile_json_object, compile_json_schema
 from grammars.json_schema.gaps import INDENT
-from grammars.json_schema.source import OPEN_LEVELS
+from grammars.json_schema.leaves import OPEN_LEVELS
 
 PAIR = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}, "b": {}}}
 

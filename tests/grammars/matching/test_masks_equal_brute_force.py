@@ -71,13 +71,13 @@ class SlowTwin:
         return after and self.read(*after, byte)
 
     def grown(self, stack, byte):
-        if not stack or not self.tables.remembered_of[stack[-1].handler]:
+        if not stack or not self.tables.remembering_of[stack[-1].handler].outcomes:
             return stack
         return (*stack[:-1], stack[-1]._replace(partial=stack[-1].partial + bytes((byte,))))
 
     def popped(self, stack, outcome):
         *below, top = stack
-        if outcome < self.tables.remembered_of[top.handler]:
+        if outcome < self.tables.remembering_of[top.handler].outcomes:
             if top.partial in below[-1].used:
                 return None
             below[-1] = below[-1]._replace(used=below[-1].used | {top.partial})

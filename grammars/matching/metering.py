@@ -1,0 +1,69 @@
+"""What lazily built states cost, and who pays.
+
+States are built when a sample first needs them, in the middle of an engine step that many requests share, so a request
+may spend only so much: per mask or advance, because everybody waits meanwhile, and in all, because one step follows
+another. What it paid for stays in the tables for everybody with the same grammar. The measure is processor time, which
+a busy machine does not stretch; the bounds decide whether a request fails, never what its text is. Invariant: building
+starts only while the allowance lasts, so that it is exceeded by one state at most, which limits of its source bound.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+from decoding.errors import GrammarStateError
+from grammars.matching.tables import Source, Tables
+
+
+class Allowance(NamedTuple):
+    """Processor seconds that one sample may spend on states that nobody had needed before."""
+
+    per_call_s: float
+    in_all_s: float
+
+
+UNLIMITED = Allowance(math.inf, math.inf)
+"""Where a worker's own limits bound it."""
+IN_ENGINE = Allowance(0.2, 2.0)
+"""Where other requests wait."""
+
+
+class MeteredSource:
+    """A `Source` that measures what it costs and stops where a call's allowance ends."""
+
+    def __init__(self, source: Source) -> None:
+        self.spent_s = 0.0
+        self._source = source
+        self._until_s = math.inf
+
+    def allow(self, seconds: float) -> float:
+        """Let the calls from here on spend so much; returns `spent_s`, for the difference afterwards."""
+        self._until_s = self.spent_s + seconds
+        return self.spent_s
+
+    def start(self, tables: Tables) -> tuple[int, int]:
+        """See `Source`."""
+        return self._source.start(tables)
+
+    def expand(self, tables: Tables, state: int) -> None:
+        """See `Source`. Raises GrammarStateError where the allowance is spent."""
+        start = self._begin()
+        try:
+            self._source.expand(tables, state)
+        finally:
+            self.spent_s += time.thread_time() - start
+
+    def resolve(self, tables: Tables, handler: int, outcome: int) -> int:
+        """See `Source`. Raises GrammarStateError where the allowance is spent."""
+        start = self._begin()
+        try:
+            return self._source.resolve(tables, handler, outcome)
+        finally:
+            self.spent_s += time.thread_time() - start
+
+    def _begin(self) -> float:
+        if self.spent_s >= self._until_s:
+            raise GrammarStateError("the constraint takes too long to follow; simplify its patterns and alternatives")
+        return time.thread_time()
