@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from decoding.finish import FinishReason
 from engine.request import TokenEvent
 from engine.stats import EngineStats
 
@@ -48,9 +49,9 @@ class ServerMetrics:
         self._finished = Counter("vllm:request_success", "Samples that ended.", reasons, registry=self.registry)
         self._labels = labels
 
-    def count_finish(self, reason: str) -> None:
+    def count_finish(self, reason: FinishReason) -> None:
         """One sample ended."""
-        self._finished.labels(**self._labels, finished_reason=reason).inc()
+        self._finished.labels(**self._labels, finished_reason=reason.value).inc()
 
 
 class RequestClock:
@@ -60,6 +61,8 @@ class RequestClock:
         self._metrics = metrics
         self._start = time.perf_counter()
         self._first: dict[int, float] = {}
+        self.finished = 0
+        self.completion_tokens = 0
         self.time_to_first_token: float | None = None
 
     @property
@@ -74,10 +77,17 @@ class RequestClock:
             self.time_to_first_token = now
             self._metrics.time_to_first_token.observe(now)
         first = self._first.setdefault(event.sample_index, now)
+        self.completion_tokens += len(event.tokens)
         if event.finish is not None:
-            self._metrics.count_finish(event.finish.reason.value)
+            self.finished += 1
+            self._metrics.count_finish(event.finish.reason)
             if event.finish.usage.completion > 1:
                 self._metrics.time_per_output_token.observe((now - first) / (event.finish.usage.completion - 1))
+
+    def cut(self, num_samples: int, reason: FinishReason) -> None:
+        """Of ``num_samples``, those that had not ended never will: their caller left, or the engine died."""
+        for _ in range(num_samples - self.finished):
+            self._metrics.count_finish(reason)
 
     def end(self) -> None:
         """Every sample ended."""

@@ -5,11 +5,15 @@ Invariant: however its caller ends, the request leaves the engine when the block
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import grpc
+
+from decoding.finish import FinishReason
 from grammars.constraint import UnenforcedKeyword
 from service.answer import AnswerReader, Update
 from service.engine_messages import Submit
@@ -39,7 +43,6 @@ class Run:
         self._events = events
         self._reader = reader
         self._clock = clock
-        self._finishes: list[pb.StreamFinished] = []
 
     async def updates(self) -> AsyncIterator[Update]:
         """All that the samples gain, until each of them ended. What came while the caller was busy comes as one."""
@@ -47,10 +50,12 @@ class Run:
             for event in events:
                 self._clock.see(event)
             for update in self._reader.read(events):
-                if isinstance(update, pb.StreamFinished):
-                    self._finishes.append(update)
                 yield update
         self._clock.end()
+
+    def cut(self, reason: FinishReason) -> None:
+        """Count the samples that had not ended, and now never will."""
+        self._clock.cut(self.submit.request.n, reason)
 
     def facts(self) -> dict[str, object]:
         """For the log."""
@@ -58,8 +63,8 @@ class Run:
         return {
             "request_id": self.submit.request.request_id,
             "prompt_tokens": len(self.submit.request.prompt),
-            "completion_tokens": sum(finish.usage.completion_tokens for finish in self._finishes),
-            "finished": len(self._finishes),
+            "completion_tokens": self._clock.completion_tokens,
+            "finished": self._clock.finished,
             "samples": self.submit.request.n,
             "ttft_ms": None if first is None else round(first * 1000, 1),
             "ms": round(self._clock.elapsed * 1000, 1),
@@ -81,6 +86,12 @@ async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIte
         run = Run(submit=submit, unenforced=unenforced, events=events, reader=reader, clock=clock)
         try:
             yield run
+        except (asyncio.CancelledError, grpc.aio.BaseError):  # left, out of time, or gone when it was written to
+            run.cut(FinishReason.CANCELLED)
+            raise
+        except Exception:
+            run.cut(FinishReason.ERROR)
+            raise
         finally:
             prompt = {"prompt": str(message)} if model.log_prompts else {}
             log.info("request", extra=run.facts() | prompt)

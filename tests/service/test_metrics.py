@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import urllib.request
 
+import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -100,3 +103,46 @@ async def test_a_served_request_shows_up(run_server):
         registry = server.model.metrics.registry
         assert registry.get_sample_value("vllm:e2e_request_latency_seconds_count", {"model_name": "fake"}) == 1
         assert registry.get_sample_value("vllm:generation_tokens_total", {"model_name": "fake"}) > 0
+
+
+def endless(**request):
+    sampling = pb.SamplingOptions(max_tokens=100, ignore_eos=True)
+    return pb.GenerateRequest(text="ab", sampling=sampling, **request)
+
+
+async def until_logged(caplog):
+    for _ in range(1000):
+        if lines := [record for record in caplog.records if record.name == "service.run"]:
+            return lines[0]
+        await asyncio.sleep(0.01)
+    pytest.fail("the request was not logged")
+
+
+def finished(server, reason):
+    labels = {"model_name": "fake", "finished_reason": reason}
+    return server.model.metrics.registry.get_sample_value("vllm:request_success_total", labels)
+
+
+async def test_a_stream_that_is_left_counts_as_cancelled_with_the_tokens_that_it_got(run_server, caplog):
+    async with run_server(engine={"step_s": 0.02}) as server:
+        with caplog.at_level(logging.INFO):
+            call = server.generation.GenerateStream(pb.GenerateStreamRequest(request=endless(n=2)))
+            received = 0
+            while received < 3:
+                received += len((await call.read()).delta.token_ids)
+            call.cancel()
+            line = await until_logged(caplog)
+        assert line.finished == 0
+        assert line.completion_tokens >= received
+        assert finished(server, "cancelled") == 2
+
+
+async def test_a_deadline_counts_as_cancelled_and_a_dead_engine_as_an_error(run_server, fake, caplog):
+    async with run_server(engine={"step_s": 0.02}) as server:
+        with pytest.raises(grpc.aio.AioRpcError, match="deadline"):
+            await server.generation.Generate(endless(), timeout=0.3)
+        await server.freed()
+        assert finished(server, "cancelled") == 1
+        with pytest.raises(grpc.aio.AioRpcError, match="engine is dead"):
+            await server.generation.Generate(endless(tenant=fake.CRASH))
+        assert finished(server, "error") == 1
