@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 _NO_LEGAL_TOKEN = (
     "constraint, bad words, bias and min_tokens together leave no legal token; relax one of the sampling fields"
 )
-_END_BEFORE_MIN_TOKENS = "the constraint ended before sampling.min_tokens tokens; lower min_tokens"
+_COMPLETE_BEFORE_MIN_TOKENS = (
+    "the constraint was complete after {} tokens, before sampling.min_tokens; the text is complete"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def _take(sequence: Sequence, token: int, eos_token_ids: Collection[int]) -> tup
         return FinishReason.STOP_STRING, ""
     if sequence.matcher is not None and sequence.matcher.only_end():
         if len(sequence.output) < sequence.request.params.min_tokens:
-            return FinishReason.NO_LEGAL_TOKEN, _END_BEFORE_MIN_TOKENS
+            return FinishReason.NO_LEGAL_TOKEN, _COMPLETE_BEFORE_MIN_TOKENS.format(len(sequence.output))
         return FinishReason.GRAMMAR_END, ""
     if len(sequence.tokens) >= sequence.max_length:
         return FinishReason.LENGTH, ""

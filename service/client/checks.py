@@ -16,6 +16,10 @@ def checked(field: str) -> Iterator[None]:
     """Report a value that protobuf refuses (wrong type, outside its integer type, not UTF-8) under its field's path."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        place = f"{error.object[error.start]!r} at character {error.start}"
+        problem = f"has a lone surrogate ({place}), which UTF-8 cannot hold; remove it or replace it by its character"
+        raise InvalidArgumentError(f"{field}: {problem}", field) from error
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{field}: {error}", field) from error
 

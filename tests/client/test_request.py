@@ -179,6 +179,26 @@ def test_what_protobuf_cannot_carry_is_refused_in_prompts_too(prompt, field):
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"prompt": "a\ud800"}, "text"),
+        ({"chat": [{"role": "user", "content": "a\ud800"}]}, "chat.messages"),
+        ({"prompt": "p", "schema": "a\ud800"}, "constraint.json_schema"),
+        ({"prompt": "p", "choices": ["a\ud800"]}, "constraint.choices"),
+        ({"prompt": "p", "stop": ["a\ud800"]}, "sampling.stop"),
+        ({"prompt": "p", "tenant": "a\ud800"}, "tenant"),
+    ],
+)
+def test_a_lone_surrogate_is_named_with_its_place_and_mend(options, field):
+    with pytest.raises(InvalidArgumentError) as caught:
+        Request(**options)
+    assert str(caught.value) == (
+        f"{field}: has a lone surrogate ('\\ud800' at character 1), which UTF-8 cannot hold; "
+        "remove it or replace it by its character"
+    )
+
+
 def test_a_mapping_nested_too_deep_for_json_is_refused():
     schema: dict = {}
     for _ in range(100_000):

@@ -314,8 +314,10 @@ def test_finish_reasons(toy):
     assert (end.reason, end.constraint_complete) == (FinishReason.GRAMMAR_END, True)
     assert sum(tokens) % 7 == 0
 
-    end, _ = finish(params={"max_tokens": 50, "min_tokens": 40}, grammar=toy.Grammar())
-    assert (end.reason, "min_tokens" in end.message) == (FinishReason.NO_LEGAL_TOKEN, True)
+    end, tokens = finish(params={"max_tokens": 50, "min_tokens": 40}, grammar=toy.Grammar())
+    assert (end.reason, end.constraint_complete) == (FinishReason.NO_LEGAL_TOKEN, True)
+    early = f"complete after {len(tokens)} tokens, before sampling.min_tokens; the text is complete"
+    assert end.message == f"the constraint was {early}"
 
     words = tuple((token,) for token in range(toy.VOCAB))
     end, tokens = finish(params={"bad_words": words}, grammar=toy.Grammar())
