@@ -40,6 +40,8 @@ class JsonOptions:
         whitespace: between JSON tokens.
         property_order: of the keys of an object.
         assert_formats: texts are of the `format` that is asked for; else formats are notes for the reader.
+        integral_floats: integers may also be spelled 1.0, which they are in JSON Schema from draft 6 on, but which many
+            parsers read as a float.
         best_effort: report keywords that cannot be enforced, instead of refusing the schema.
         limits: how large a schema may be.
     """
@@ -47,6 +49,7 @@ class JsonOptions:
     whitespace: Whitespace = Whitespace.COMPACT
     property_order: PropertyOrder = PropertyOrder.SCHEMA
     assert_formats: bool = True
+    integral_floats: bool = False
     best_effort: bool = False
     limits: ConstraintLimits = field(default_factory=ConstraintLimits)
 
@@ -72,13 +75,14 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     """
     document = Document(schema, options.limits)
     translator = Translator(document, best_effort=options.best_effort, assert_formats=options.assert_formats)
-    values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA)
+    zeros = int(options.integral_floats and document.dialect.integral_floats)
+    values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA, zeros=zeros)
     goal = values.goals.atom(Place(""))
     _translate_all(values, goal)
     if not values.is_possible(goal):
         raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
     text = json.dumps(document.root, default=str)
-    flags = f"{options.assert_formats} {options.best_effort}"
+    flags = f"{options.assert_formats} {options.integral_floats} {options.best_effort}"
     parts = ("json_schema", options.whitespace.value, options.property_order.value, flags, text)
     return CompiledConstraint(
         text_key=hashlib.sha256("\n".join(parts).encode()).hexdigest(),

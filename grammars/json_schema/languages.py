@@ -32,7 +32,9 @@ Tagged = tuple[tuple[int, int], ...]
 class Languages:
     """Formulas over `StringAtom`s and `NumberAtom`s."""
 
-    def __init__(self) -> None:
+    def __init__(self, zeros: int = 0) -> None:
+        """``zeros``: integers may be spelled with at most so many of them after a decimal point."""
+        self._zeros = zeros
         self.strings: Formulas[StringAtom] = Formulas()
         self.numbers: Formulas[NumberAtom] = Formulas()
         self._empty_strings: dict[int, bool] = {FALSE: True, TRUE: False}
@@ -63,9 +65,9 @@ class Languages:
         """The string is of a format; None where the format is unknown."""
         return None if format_expression(name) is None else self.strings.atom(HasFormat(name))
 
-    def integers(self, zeros: int) -> int:
-        """Integers, with at most so many zeros after a decimal point."""
-        return self.numbers.atom(Integral(zeros))
+    def integers(self) -> int:
+        """Integers."""
+        return self.numbers.atom(Integral(self._zeros))
 
     def above(self, bound: Decimal, *, inclusive: bool) -> int:
         """Numbers above ``bound``, or equal to it."""
@@ -77,7 +79,7 @@ class Languages:
 
     def equals(self, value: Decimal) -> int:
         """The number equals ``value``."""
-        return self.numbers.atom(OneOf(value.normalize()))
+        return self.numbers.atom(OneOf(value.normalize(), self._zeros))
 
     def canonical(self) -> tuple[int, int]:
         """The formulas of strings and of numbers in their one spelling."""

@@ -44,9 +44,10 @@ class MultipleOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Equal to `value`."""
+    """Equal to `value`, which is written with at most so many zeros after a decimal point where it is integral."""
 
     value: Decimal
+    zeros: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def holds(atom: NumberAtom, value: Decimal) -> bool:
             return value > bound or (inclusive and value == bound)
         case MultipleOf(divisor):
             return (Fraction(value) / Fraction(divisor)).denominator == 1
-        case OneOf(other):
+        case OneOf(other, _):
             return value == other
         case Canonical():
             return True
@@ -103,7 +104,7 @@ def _conjunction(literals: list[Literal]) -> regular.Expression:
     for atom, asserted in literals:
         if asserted and isinstance(atom, OneOf):
             others = all(holds(other, atom.value) == wanted for other, wanted in literals)
-            return _spelled(atom.value) if others else regular.EMPTY
+            return _spelled(atom) if others else regular.EMPTY
     bounds = _bounds(literals)
     zeros = [atom.zeros for atom, asserted in literals if asserted and isinstance(atom, Integral)]
     positive = integer(bounds, zeros=min(zeros)) if zeros else number(bounds)
@@ -144,16 +145,17 @@ def _exactly(atom: NumberAtom) -> regular.Expression:
             return number(Bounds(multiple_of=1))
         case MultipleOf(divisor):
             return number(Bounds(multiple_of=divisor))
-        case OneOf(value):
+        case OneOf(value, _):
             return number(Bounds(minimum=value, maximum=value))
     raise AssertionError(atom)
 
 
-def _spelled(value: Decimal) -> regular.Expression:
+def _spelled(atom: OneOf) -> regular.Expression:
+    value = atom.value
     if abs(value.adjusted()) > MAX_CONSTANT_DIGITS:
         raise UnsupportedConstraintError("number", f"the constant {value} has more than {MAX_CONSTANT_DIGITS} digits")
     plain = f"{value:f}"
-    return regular.words([plain] if "." in plain else [plain, f"{plain}.0"])
+    return regular.words([plain] if "." in plain or not atom.zeros else [plain, f"{plain}.0"])
 
 
 def _common_multiple(left: Fraction, right: Fraction) -> Fraction:

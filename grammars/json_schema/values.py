@@ -26,10 +26,12 @@ from grammars.json_schema.shapes import NOTHING, Shape, Shapes
 class Values:
     """Goals, their shapes, and the derivatives of containers."""
 
-    def __init__(self, translate: Callable[[Values, Place], Shape], *, in_order: bool = True) -> None:
-        """``in_order``: the declared keys of objects come in their order, before all others."""
+    def __init__(self, translate: Callable[[Values, Place], Shape], *, in_order: bool = True, zeros: int = 0) -> None:
+        """``in_order``: the declared keys of objects come in their order, before all others. ``zeros``: see
+        `Languages`.
+        """
         self.goals: Formulas[Leaf] = Formulas()
-        self.languages = Languages()
+        self.languages = Languages(zeros)
         self.arrays = Arrays(self.goals)
         self.objects = Objects(self.goals)
         self.shapes = Shapes(self.languages, self.arrays, self.objects)

@@ -38,7 +38,7 @@ class Espalier:
     def compile(self, kind: str, text: str) -> LazyGrammar:
         if kind != "json":
             raise NotImplementedError(kind)
-        options = JsonOptions(whitespace=Whitespace.FLEXIBLE, property_order=self.property_order)
+        options = JsonOptions(whitespace=Whitespace.FLEXIBLE, property_order=self.property_order, integral_floats=True)
         return compile_json_schema(text, options).bind(self._trie)
 
     def matcher(self, grammar: LazyGrammar) -> _Walk:

@@ -84,8 +84,10 @@ def _traces(  # noqa: C901 - a list of keywords
     yield from _own_traces(context, without)
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         if keyword in schema:
+            context.referred(keyword)  # refuses what refers to itself in place
             yield from _traces_at(context.target(keyword), TRUE, part, formulas)
     for index in range(len(schema.get("allOf", ()))):
+        context.shape("allOf", index)  # the same
         yield from _traces_at(context.inner("allOf", index), TRUE, part, formulas)
     for keyword in ("anyOf", "oneOf"):
         for index in range(len(schema.get(keyword, ()))):

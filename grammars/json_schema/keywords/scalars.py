@@ -30,7 +30,7 @@ def types(context: Context) -> Shape:
     if "number" in listed:
         number = TRUE
     elif "integer" in listed:
-        number = context.values.languages.integers(1 if context.document.dialect.integral_floats else 0)
+        number = context.values.languages.integers()
     return Shape(
         null="null" in listed,
         booleans=ANY_BOOLEAN if "boolean" in listed else 0,

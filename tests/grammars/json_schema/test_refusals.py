@@ -35,6 +35,16 @@ WRONG = [
     ({"properties": {"a/b": {"$ref": "#/~0"}}}, "/properties/a~1b/$ref", "names nothing"),
     ({"$ref": "#"}, "", "refers to itself"),
     ({"allOf": [{"$ref": "#"}]}, "", "refers to itself"),
+    (
+        {"$ref": "#/$defs/a", "unevaluatedItems": False, "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        "/$defs/a",
+        "refers to itself",
+    ),
+    (
+        {"$ref": "#/$defs/a", "unevaluatedProperties": False, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+        "/$defs/a",
+        "refers to itself",
+    ),
     ({"uniqueItems": 1}, "/uniqueItems", "true or false"),
 ]
 
