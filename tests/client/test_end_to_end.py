@@ -153,15 +153,15 @@ def test_bad_input_names_its_field(client, options, kind, field):
 
 def test_an_unsupported_keyword_names_its_place_and_best_effort_reports_it(client):
     schema = {
-        "properties": {"a": {"type": "array", "items": {"type": "string"}, "uniqueItems": True}},
+        "properties": {"a": {"type": "string", "pattern": r"^(a|b)\1$"}},
         "required": ["a"],
     }
     with pytest.raises(UnsupportedError) as caught:
         client.generate("p", schema=schema)
-    assert caught.value.pointer == "/properties/a/uniqueItems"
+    assert caught.value.pointer == "/properties/a/pattern"
     generation = client.generate("p", schema=schema, best_effort=True, max_tokens=20)
     assert [(keyword.keyword, keyword.pointer) for keyword in generation.unenforced] == [
-        ("uniqueItems", "/properties/a/uniqueItems")
+        ("pattern", "/properties/a/pattern")
     ]
 
 
