@@ -16,7 +16,7 @@ class Linear:
     """``x W^T + b`` without the bookkeeping of a torch module.
 
     On a CPU, bfloat16 products repack their weights on every call, which for a single row costs more than the product:
-    the default model's linears took 20.5 ms that way and 14.2 as matrix-vector products, which read weights as they are.
+    the default model's linears took 20.5 ms that way and 14.2 as matrix-vector products, which read them as they are.
     """
 
     __slots__ = ("_bias", "_repacks", "_weight")

@@ -330,7 +330,7 @@ class UnenforcedKeyword(_message.Message):
     pointer: _builtins.str
     """JSON pointer into the schema."""
     keyword: _builtins.str
-    """The keyword itself, e.g. "uniqueItems"."""
+    """The keyword itself, e.g. "pattern"."""
     reason: _builtins.str
     """Why it is not enforced, and what the text may therefore look like."""
     def __init__(
