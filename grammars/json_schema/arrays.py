@@ -70,13 +70,19 @@ class Arrays:
         if not all(positive for _, positive in asked):
             return 1
         items = [atom for atom, _ in asked if isinstance(atom, EveryItem)]
-        together = self._goals.all_of(atom.goal for atom in items)
-        count = 0 if together == FALSE else count_values(together)
         conjuncts = self.formulas.conjuncts(formula)
-        is_uniform = all((atom.begin, atom.end) == (0, UNBOUNDED) for atom in items) and all(
-            self.formulas.atom(atom) in conjuncts for atom in items
-        )
-        return count if is_uniform or count is None else 1
+        if not all(self.formulas.atom(atom) in conjuncts for atom in items):
+            together = self._goals.all_of(atom.goal for atom in items)
+            return None if together != FALSE and count_values(together) is None else 1
+        counts = [count_values(goal) for goal in self._goals_in_turn(items)]
+        if len(counts) == 1:
+            return counts[0]
+        return None if all(count is None for count in counts) else 1
+
+    def _goals_in_turn(self, items: list[EveryItem]) -> list[int]:
+        """What is asked of an item, wherever along the array that changes."""
+        places = sorted({0, *(place for atom in items for place in (atom.begin, atom.end) if place < UNBOUNDED)})
+        return [self._goals.all_of(atom.goal for atom in items if atom.begin <= place < atom.end) for place in places]
 
     def closing(self, residues: Residues) -> int | None:
         """The index of the residue that holds if the array ends here."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from grammars.json_schema.values import Values
 
 MAX_COUNTED_VALUES = 256
-MAX_LEVELS = 6
-"""How deep inside a value, and how far along a container, is looked for plenty."""
+MAX_STEPS = 8
+"""How far along a container is looked for plenty."""
 
 
 class Counting:
@@ -28,11 +28,16 @@ class Counting:
     def __init__(self, values: Values, search: Search) -> None:
         self._values = values
         self._search = search
+        self._known: dict[int, int | None] = {TRUE: None}
 
-    def of_goal(self, goal: int, levels: int = MAX_LEVELS) -> int | None:
+    def of_goal(self, goal: int) -> int | None:
         """The number of values that meet ``goal``, or fewer; None where they are more than `MAX_COUNTED_VALUES`."""
-        if goal == TRUE:
-            return None
+        if goal not in self._known:
+            self._known[goal] = 0  # all that is sure of a value that holds such a value itself
+            self._known[goal] = self._counted(goal)
+        return self._known[goal]
+
+    def _counted(self, goal: int) -> int | None:
         goals = self._values.goals
         parts = goals.disjuncts(goal)
         literals = [goals.literal(part) for part in parts]
@@ -43,42 +48,42 @@ class Counting:
         numbers = languages.count_numbers(shape.number, MAX_COUNTED_VALUES)
         if strings is None or numbers is None:
             return None
-        arrays, objects = self._of_arrays(shape, levels), self._of_objects(shape, levels)
+        arrays, objects = self._of_arrays(shape), self._of_objects(shape)
         if arrays is None or objects is None:
             return None
         return shape.null + shape.booleans.bit_count() + len(strings) + numbers + arrays + objects
 
-    def _of_arrays(self, shape: Shape, levels: int) -> int | None:
+    def _of_arrays(self, shape: Shape) -> int | None:
         """None for many, else 1 where there is one."""
-        if shape.array == FALSE or not levels:
+        if shape.array == FALSE:
             return 0
         arrays = self._values.arrays
         residues = self._search.run(arrays.pruned(self._values.opened_array(shape.array)))
         count = int(any(residues))
-        for _ in range(levels):
+        for _ in range(MAX_STEPS):
             found = self._search.run(arrays.step(residues)) if any(residues) else {}
             for rest, goal in found.items():
-                if rest == residues or self.of_goal(goal, levels - 1) is None:
+                if rest == residues or self.of_goal(goal) is None:
                     return None
             residues = next(iter(found), ())
         return count
 
-    def _of_objects(self, shape: Shape, levels: int) -> int | None:
+    def _of_objects(self, shape: Shape) -> int | None:
         """The same."""
-        if shape.object == FALSE or not levels:
+        if shape.object == FALSE:
             return 0
         state = self._search.run(self._values.objects.pruned(self._values.opened_object(shape.object, shape.order)))
-        return self._along(state, levels) if any(state.residues) else 0
+        return self._along(state) if any(state.residues) else 0
 
-    def _along(self, state: ObjectState, levels: int) -> int | None:
+    def _along(self, state: ObjectState) -> int | None:
         objects = self._values.objects
-        for _ in range(levels):
+        for _ in range(MAX_STEPS):
             after = None
             for key_class in bits(self._search.run(objects.coming(state))):
                 if key_class < len(state.layout.classes.rest):
                     return None
                 for successor in self._search.run(objects.step(state, key_class)):
-                    if self.of_goal(successor.goal, levels - 1) is None:
+                    if self.of_goal(successor.goal) is None:
                         return None
                     after = after or successor.state
             if after is None:

@@ -12,6 +12,8 @@ from grammars.json_schema.constants import Constant
 
 OPEN_LEVELS = 64
 """How deeply a value nests where the schema asks nothing of it."""
+UNIQUE_LEVELS = 8
+"""How deeply an item of an array without repeats nests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,10 @@ class Anything:
 @dataclass(frozen=True, slots=True)
 class Canonical:
     """Written in the one way by which equal values are equal texts: objects have named keys alone, in order; strings
-    and numbers one spelling.
+    and numbers one spelling. At most `levels` arrays and objects inside one another.
     """
+
+    levels: int
 
 
 Leaf = Place | Equal | Anything | Canonical

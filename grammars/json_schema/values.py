@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grammars.json_schema.arrays import Arrays
-from grammars.json_schema.atoms import UNBOUNDED, Keys, KeySet, Unnamed
+from grammars.json_schema.atoms import UNBOUNDED, EveryItem, Keys, KeySet, Unnamed
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.constants import Array, Constant, Number, Object
 from grammars.json_schema.counting import Counting
 from grammars.json_schema.keys import KeyClasses
 from grammars.json_schema.languages import Languages
-from grammars.json_schema.leaves import OPEN_LEVELS, Anything, Canonical, Equal, Leaf, Place
+from grammars.json_schema.leaves import UNIQUE_LEVELS, Anything, Canonical, Equal, Leaf, Place
 from grammars.json_schema.objects import Objects, ObjectState, Successor
 from grammars.json_schema.outcomes import Residues, Split
 from grammars.json_schema.search import Answering, Question, Search
@@ -64,17 +64,8 @@ class Values:
                     shape = self._translate(self, leaf)
                 case Equal(value):
                     shape = self._constant_shape(value)
-                case Canonical():
-                    string, number = self.languages.canonical()
-                    inner = self.goals.atom(leaf)
-                    named = self.objects.every(Unnamed(), FALSE)
-                    every = self.objects.every(KeySet(frozenset(), negated=True), inner)
-                    shape = Shape(
-                        string=string,
-                        number=number,
-                        array=self.arrays.every(0, UNBOUNDED, inner),
-                        object=self.objects.formulas.all_of((named, every)),
-                    )
+                case Canonical(levels):
+                    shape = self._canonical_shape(levels)
                 case Anything(0):
                     shape = Shape(array=FALSE, object=FALSE)
                 case Anything(levels):
@@ -181,12 +172,22 @@ class Values:
             return formula
         known = self._unique.get(formula)
         if known is None:
-            canonical = self.goals.all_of((self.goals.atom(Canonical()), self.goals.atom(Anything(OPEN_LEVELS))))
+            canonical = TRUE if self._is_canonical(formula) else self.goals.atom(Canonical(UNIQUE_LEVELS))
             # An item may hold such an array itself: there, while this one is worked out, one item at most.
             self._unique[formula] = self.arrays.without_repeats(formula, canonical, lambda _: 1)
             counting = Counting(self, Search(self._answer))
             known = self._unique[formula] = self.arrays.without_repeats(formula, canonical, counting.of_goal)
         return known
+
+    def _is_canonical(self, formula: int) -> bool:
+        """Whether the items are inside of an item of an array without repeats already."""
+        for part in self.arrays.formulas.conjuncts(formula):
+            atom, positive = self.arrays.formulas.literal(part) or (None, False)
+            if positive and isinstance(atom, EveryItem):
+                leaves = [leaf for leaf, _ in self.goals.atoms(atom.goal)]
+                if any(isinstance(leaf, Canonical) for leaf in leaves):
+                    return True
+        return False
 
     def opened_object(self, formula: int, order: tuple[str, ...]) -> ObjectState:
         """The state after ``{``, whether or not it can be completed."""
@@ -202,6 +203,20 @@ class Values:
 
     def _joined_shape(self, is_conjunction: bool, parts: list[Shape]) -> Shape:
         return self.shapes.all_of(parts) if is_conjunction else self.shapes.any_of(parts)
+
+    def _canonical_shape(self, levels: int) -> Shape:
+        string, number = self.languages.canonical()
+        if not levels:
+            return Shape(string=string, number=number, array=FALSE, object=FALSE)
+        inner = self.goals.atom(Canonical(levels - 1))
+        named = self.objects.every(Unnamed(), FALSE)
+        every = self.objects.every(KeySet(frozenset(), negated=True), inner)
+        return Shape(
+            string=string,
+            number=number,
+            array=self.arrays.every(0, UNBOUNDED, inner),
+            object=self.objects.formulas.all_of((named, every)),
+        )
 
     def _constant_shape(self, value: Constant) -> Shape:
         parts = {"null": False, "booleans": 0, "number": FALSE, "string": FALSE, "array": FALSE, "object": FALSE}

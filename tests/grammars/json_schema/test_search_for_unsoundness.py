@@ -83,8 +83,13 @@ def schemas(draw, depth=2):
 
 
 @st.composite
-def documents(draw):
+def documents(draw, unique=False):
     schema = draw(schemas())
+    if unique:
+        schema = {
+            "anyOf": [{"type": "array", "items": schema, "uniqueItems": True}],
+            "minItems": draw(st.integers(0, 3)),
+        }
     one, two = draw(schemas(1)), draw(schemas(1))
     return {**schema, "$defs": {"one": one, "two": two}}
 
@@ -110,6 +115,14 @@ def test_walks_end_in_valid_texts(grammar_of, walk, schema, seed, whitespace):
     grammar = compiled(grammar_of, schema, whitespace)
     text = walk(grammar, seed)
     value = json.loads(text, object_pairs_hook=without_repeats)
+    jsonschema.Draft202012Validator(schema).validate(value)
+    assert jsonschema_rs.is_valid(schema, value)
+
+
+@SETTINGS
+@given(schema=documents(unique=True), seed=st.integers(0, 1000), whitespace=st.sampled_from(list(Whitespace)))
+def test_walks_through_arrays_without_repeats_end_in_valid_texts(grammar_of, walk, schema, seed, whitespace):
+    value = json.loads(walk(compiled(grammar_of, schema, whitespace), seed))
     jsonschema.Draft202012Validator(schema).validate(value)
     assert jsonschema_rs.is_valid(schema, value)
 
