@@ -29,6 +29,17 @@ class ConstraintKind(enum.Enum):
     """Text that matches a regular expression in full."""
     CHOICES = "choices"
     """One of the given texts."""
+    GRAMMAR = "grammar"
+    """Text that a context-free grammar derives."""
+
+
+class Notation(enum.Enum):
+    """How a grammar is written."""
+
+    GBNF = "gbnf"
+    """As for llama.cpp: ``root ::= "yes" | "no"``; starts from `root`."""
+    LARK = "lark"
+    """As for the lark package: ``start: "yes" | "no"``; starts from `start`."""
 
 
 class Whitespace(enum.Enum):
@@ -57,10 +68,13 @@ class ConstraintSpec:
 
     Attributes:
         kind: what `text` or `values` mean.
-        text: the schema as JSON text, or the regular expression; empty for the other kinds.
+        text: the schema as JSON text, the regular expression, or the grammar; empty for the other kinds. A grammar
+            ``@name`` is the one of that name in `grammars.library`.
         values: the choices; empty for the other kinds.
         whitespace: between JSON tokens; other kinds ignore it.
         best_effort: compile a schema with keywords that cannot be enforced, and report them, instead of refusing it.
+        notation: of a grammar; one of the library has its own.
+        start: rule of a grammar that texts start from; empty for the notation's own.
 
     Raises ConstraintError, naming field and mend.
     """
@@ -70,15 +84,19 @@ class ConstraintSpec:
     values: tuple[str, ...] = ()
     whitespace: Whitespace = Whitespace.COMPACT
     best_effort: bool = False
+    notation: Notation = Notation.GBNF
+    start: str = ""
 
     def __post_init__(self) -> None:
-        has_text = self.kind in (ConstraintKind.JSON_SCHEMA, ConstraintKind.REGEX)
+        has_text = self.kind in (ConstraintKind.JSON_SCHEMA, ConstraintKind.REGEX, ConstraintKind.GRAMMAR)
         assert has_text or not self.text
+        assert self.kind is ConstraintKind.GRAMMAR or not self.start
         assert self.kind is ConstraintKind.CHOICES or not self.values
         if has_text:
             check_text(self.field, self.text)
             if not self.text:
-                raise ConstraintError(self.field, "is empty; give a JSON Schema or a regular expression")
+                raise ConstraintError(self.field, "is empty; give a JSON Schema, a regular expression or a grammar")
+            check_text(f"{self.field}.start", self.start)
         elif self.kind is ConstraintKind.CHOICES:
             _check_choices(self.field, self.values)
 
@@ -101,12 +119,15 @@ class ConstraintSpec:
             values=tuple(sorted(self.values)),
             whitespace=self.whitespace if is_json else Whitespace.COMPACT,
             best_effort=self.best_effort and is_schema,
+            notation=self.notation,
+            start=self.start,
         )
 
     def key(self, *, fingerprint: str, backend: str) -> str:
         """SHA-256 of the constraint, the vocabulary's ``fingerprint`` and the backend's name."""
         same = self.normalised()
-        parts = (same.kind.value, same.whitespace.value, str(same.best_effort), fingerprint, backend, same.text)
+        options = (same.whitespace.value, str(same.best_effort), same.notation.value, same.start)
+        parts = (same.kind.value, *options, fingerprint, backend, same.text)
         digest = hashlib.sha256()
         for part in (*parts, *same.values):
             encoded = part.encode()

@@ -24,8 +24,9 @@ class ConstraintLimits:
     Attributes:
         text_bytes: a schema, a regular expression, or all choices together.
         pattern_bytes: a regular expression.
+        grammar_bytes: a grammar.
         depth: how deep brackets nest in the JSON text of a schema.
-        nodes: how many values (objects, arrays, scalars) a schema has.
+        nodes: how many values (objects, arrays, scalars) a schema has, or symbols a grammar in GBNF.
         choices: how many choices.
         choice_bytes: one choice.
         wall_s: from the moment a worker takes a compilation until it is killed.
@@ -35,6 +36,7 @@ class ConstraintLimits:
 
     text_bytes: int = 1 << 20
     pattern_bytes: int = 16 << 10
+    grammar_bytes: int = 64 << 10
     depth: int = 128
     nodes: int = 50_000
     choices: int = 50_000
@@ -56,6 +58,8 @@ class ConstraintLimits:
         at_most(spec.field, len(spec.text.encode()), self.text_bytes, "bytes")
         if spec.kind is ConstraintKind.REGEX:
             at_most(spec.field, len(spec.text.encode()), self.pattern_bytes, "bytes")
+        elif spec.kind is ConstraintKind.GRAMMAR:
+            at_most(spec.field, len(spec.text.encode()), self.grammar_bytes, "bytes")
         elif spec.kind is ConstraintKind.JSON_SCHEMA:
             self._check_structure(spec)
 

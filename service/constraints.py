@@ -12,7 +12,8 @@ from collections import OrderedDict
 from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.result import CompiledConstraint
-from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
+from grammars.constraint import ConstraintKind, ConstraintSpec, Notation, Whitespace
+from grammars.library import MARK
 from service.engine_client import EngineClient
 from service.v1 import common_pb2 as pb
 
@@ -21,6 +22,11 @@ _WHITESPACE = {
     pb.WHITESPACE_POLICY_COMPACT: Whitespace.COMPACT,
     pb.WHITESPACE_POLICY_SPACED: Whitespace.SPACED,
     pb.WHITESPACE_POLICY_FLEXIBLE: Whitespace.FLEXIBLE,
+}
+_NOTATION = {
+    pb.GRAMMAR_NOTATION_UNSPECIFIED: Notation.GBNF,
+    pb.GRAMMAR_NOTATION_GBNF: Notation.GBNF,
+    pb.GRAMMAR_NOTATION_LARK: Notation.LARK,
 }
 
 
@@ -34,15 +40,28 @@ def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
     if name is None:
         raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
     kind = ConstraintKind(name)
-    if message.whitespace and kind in (ConstraintKind.REGEX, ConstraintKind.CHOICES):
+    if message.whitespace and kind not in (ConstraintKind.JSON_SCHEMA, ConstraintKind.JSON_OBJECT):
         raise InvalidRequestError("constraint.whitespace", f"means nothing beside {kind.value}; leave it unset")
     return ConstraintSpec(
         kind=kind,
-        text=message.json_schema or message.regex,
+        text=message.json_schema or message.regex or message.grammar.text,
         values=tuple(message.choices.values),
         whitespace=whitespace,
         best_effort=message.best_effort,
+        notation=_notation(message.grammar),
+        start=message.grammar.start,
     )
+
+
+def _notation(message: pb.Grammar) -> Notation:
+    field = "constraint.grammar.notation"
+    notation = _NOTATION.get(message.notation)
+    if notation is None:
+        known = ", ".join(pb.GrammarNotation.keys())
+        raise InvalidRequestError(field, f"has the unknown value {message.notation}; use {known}")
+    if message.notation and message.text.startswith(MARK):
+        raise InvalidRequestError(field, f"means nothing beside {message.text[:40]}; leave it unset")
+    return notation
 
 
 class ConstraintCatalog:

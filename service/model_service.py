@@ -88,6 +88,7 @@ def _limits(model: ServingModel) -> pb.Limits:
         max_bad_words=MAX_WORDS,
         max_constraint_bytes=constraint.text_bytes,
         max_pattern_bytes=constraint.pattern_bytes,
+        max_grammar_bytes=constraint.grammar_bytes,
         max_schema_depth=constraint.depth,
         max_schema_nodes=constraint.nodes,
         max_choices=constraint.choices,

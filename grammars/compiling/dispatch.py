@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from decoding.errors import ConstraintError, GrammarStateError
+from grammars.backends.llguidance_kinds import compile_llguidance
 from grammars.backends.outlines import compile_outlines
 from grammars.choices import compile_choices
 from grammars.compiling.result import Compilation
@@ -45,15 +46,25 @@ def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -
             constraint = compile_regex(spec.text)
         case ConstraintKind.CHOICES:
             constraint = compile_choices(spec.values)
+        case ConstraintKind.GRAMMAR:
+            return _llguidance(spec, trie, limits)
     return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced)
 
 
-def _outlines(spec: ConstraintSpec, trie: TokenTrie, _limits: ConstraintLimits) -> Compilation:
+def _outlines(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
+    if spec.kind is ConstraintKind.GRAMMAR:  # of all backends, llguidance alone has them
+        return _llguidance(spec, trie, limits)
     key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend="outlines-core")
     grammar, unenforced = compile_outlines(spec, trie.vocabulary, key=key)
     return Compilation(grammar=grammar, unenforced=unenforced)
 
 
+def _llguidance(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
+    key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend="llguidance")
+    grammar, unenforced = compile_llguidance(spec, trie.vocabulary, limits, key=key)
+    return Compilation(grammar=grammar, unenforced=unenforced)
+
+
 BACKENDS: Mapping[str, Callable[[ConstraintSpec, TokenTrie, ConstraintLimits], Compilation]] = MappingProxyType(
-    {"espalier": _espalier, "outlines-core": _outlines}
+    {"espalier": _espalier, "outlines-core": _outlines, "llguidance": _llguidance}
 )

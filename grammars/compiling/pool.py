@@ -40,7 +40,7 @@ class PoolOptions:
     """How a pool works.
 
     Attributes:
-        backend: "espalier" or "outlines-core".
+        backend: "espalier", "llguidance" or "outlines-core"; llguidance compiles grammars in any case.
         limits: what one constraint may cost.
         workers: processes; each compiles one constraint at a time.
         max_waiting: constraints that may wait for a worker; more get CapacityError.

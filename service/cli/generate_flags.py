@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from service.cli.connection_flags import add_connection_flags
-from service.client import Options, Whitespace
+from service.client import Notation, Options, Whitespace
 
 EXIT_CODES = """exit codes:
   0    the text is there, and complete where there is a constraint
@@ -61,6 +61,15 @@ def _add_constraint_flags(made: argparse.ArgumentParser) -> None:
     kinds.add_argument("--choices", type=_comma_separated, metavar="A,B,C", help="one of these texts")
     kinds.add_argument("--choice", action="append", dest="choices", metavar="TEXT", help="one choice; repeatable")
     kinds.add_argument("--json-object", action="store_true", help="any JSON object")
+    kinds.add_argument(
+        "--grammar",
+        type=_grammar,
+        metavar="FILE|TEXT",
+        help="text that this grammar derives; @json, @arithmetic, @sql and @calls are ready ones",
+    )
+    notations = [notation.value for notation in Notation]
+    group.add_argument("--notation", choices=notations, help="how the grammar is written; gbnf unless given")
+    group.add_argument("--start", metavar="RULE", help="where texts of the grammar start; root (gbnf) or start (lark)")
     policies = [policy.value for policy in Whitespace]
     group.add_argument("--whitespace", choices=policies, help="white space between JSON tokens; compact unless given")
     group.add_argument(
@@ -103,12 +112,26 @@ def _add_output_flags(made: argparse.ArgumentParser) -> None:
 
 def _schema(value: str) -> str:
     """JSON text as it is, or what a file holds; whether it is a JSON Schema is the server's to say."""
-    if value.lstrip().startswith("{"):
+    return value if value.lstrip().startswith("{") else _contents(value)
+
+
+def _grammar(value: str) -> str:
+    """The name of a ready grammar as it is, what a file holds, or the text itself, which is never without a colon."""
+    if value.startswith("@"):
         return value
     try:
-        return Path(value).read_text(encoding="utf-8")
+        return _contents(value)
+    except argparse.ArgumentTypeError:
+        if ":" not in value:
+            raise
+        return value
+
+
+def _contents(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"cannot read {value}: {error}") from error
+        raise argparse.ArgumentTypeError(f"cannot read {path}: {error}") from error
 
 
 def _comma_separated(value: str) -> list[str]:

@@ -7,7 +7,7 @@ protobuf type is part of its interface.
 from service.client.aio import AsyncClient, AsyncStream
 from service.client.client import Client, Stream
 from service.client.connection import DEFAULT_ADDRESS, DEFAULT_TIMEOUT
-from service.client.constraint import Whitespace
+from service.client.constraint import Notation, Whitespace
 from service.client.errors import (
     CallCancelledError,
     DeadlineExceededError,
@@ -61,6 +61,7 @@ __all__ = [
     "InvalidArgumentError",
     "Limits",
     "Model",
+    "Notation",
     "Options",
     "PositionLogprobs",
     "Request",

@@ -32,7 +32,8 @@ def compile_request(
     """A constraint to compile, and the parser of the texts that will fit it."""
     constraint, parser = encode_constraint(schema=schema, **options)
     if constraint is None:
-        raise InvalidArgumentError("constraint: is missing; give schema, regex, choices or json_object", "constraint")
+        message = "constraint: is missing; give schema, regex, choices, json_object or grammar"
+        raise InvalidArgumentError(message, "constraint")
     with checked("model"):
         return constraint_pb2.CompileRequest(model=model, constraint=constraint), parser
 

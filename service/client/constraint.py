@@ -40,6 +40,15 @@ class Whitespace(enum.StrEnum):
     """The model chooses, within bounds."""
 
 
+class Notation(enum.StrEnum):
+    """How a grammar is written."""
+
+    GBNF = "gbnf"
+    """As for llama.cpp; the default."""
+    LARK = "lark"
+    """As for the lark package."""
+
+
 class ConstraintOptions(TypedDict, total=False):
     """Constraints other than a schema, of which there is at most one, and how a constraint is enforced."""
 
@@ -49,6 +58,12 @@ class ConstraintOptions(TypedDict, total=False):
     """One of these texts."""
     json_object: bool
     """Any JSON object."""
+    grammar: str | None
+    """Text that this grammar derives, or a ready one's: ``@json``, ``@arithmetic``, ``@sql``, ``@calls``."""
+    notation: Notation | Literal["gbnf", "lark"] | None
+    """How the grammar is written; default GBNF, and a ready one has its own."""
+    start: str | None
+    """The grammar's rule that texts start from; default the notation's own, ``root`` or ``start``."""
     whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
     """White space between JSON tokens; default compact."""
     best_effort: bool
@@ -63,6 +78,9 @@ def encode_constraint(
     regex: str | None = None,
     choices: Sequence[str] | None = None,
     json_object: bool = False,
+    grammar: str | None = None,
+    notation: Notation | str | None = None,
+    start: str | None = None,
     whitespace: Whitespace | str | None = None,
     best_effort: bool = False,
 ) -> tuple[pb.Constraint | None, Parser]:
@@ -76,8 +94,11 @@ def encode_constraint(
         "regex": regex,
         "choices": choices,
         "json_object": json_object,
+        "grammar": grammar,
     }
     kind = only_one(kinds, field="constraint")
+    if grammar is None and not (notation is None and start is None):
+        raise InvalidArgumentError("constraint.grammar: notation and start need a grammar", "constraint.grammar")
     if kind is None:
         if whitespace is not None or best_effort:
             raise InvalidArgumentError("constraint: whitespace and best_effort need a constraint", "constraint")
@@ -101,10 +122,24 @@ def encode_constraint(
     elif regex is not None:
         with checked("constraint.regex"):
             message.regex = regex
+    elif grammar is not None:
+        message.grammar.CopyFrom(_grammar(grammar, notation, start))
     else:
         parser = json.loads
         message.json_object.SetInParent()
     return message, parser
+
+
+def _grammar(text: str, notation: Notation | str | None, start: str | None) -> pb.Grammar:
+    with checked("constraint.grammar"):
+        message = pb.Grammar(text=text)
+    if notation is not None:
+        with checked("constraint.grammar.notation"):
+            message.notation = pb.GrammarNotation.Value(f"GRAMMAR_NOTATION_{Notation(notation).name}")
+    if start is not None:
+        with checked("constraint.grammar.start"):
+            message.start = start
+    return message
 
 
 def _schema_text_and_parser(schema: Schema[Any]) -> tuple[str, Parser]:

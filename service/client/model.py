@@ -34,6 +34,7 @@ class Limits:
     max_schema_depth: int
     max_schema_nodes: int
     compile_cpu_s: float
+    max_grammar_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

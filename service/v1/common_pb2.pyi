@@ -19,6 +19,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _GrammarNotation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _GrammarNotationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GrammarNotation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    GRAMMAR_NOTATION_UNSPECIFIED: _GrammarNotation.ValueType  # 0
+    """The server's default: GBNF."""
+    GRAMMAR_NOTATION_GBNF: _GrammarNotation.ValueType  # 1
+    """As for llama.cpp: root ::= "yes" | "no" """
+    GRAMMAR_NOTATION_LARK: _GrammarNotation.ValueType  # 2
+    """As for the lark package: start: "yes" | "no" """
+
+class GrammarNotation(_GrammarNotation, metaclass=_GrammarNotationEnumTypeWrapper):
+    """How a grammar is written."""
+
+GRAMMAR_NOTATION_UNSPECIFIED: GrammarNotation.ValueType  # 0
+"""The server's default: GBNF."""
+GRAMMAR_NOTATION_GBNF: GrammarNotation.ValueType  # 1
+"""As for llama.cpp: root ::= "yes" | "no" """
+GRAMMAR_NOTATION_LARK: GrammarNotation.ValueType  # 2
+"""As for the lark package: start: "yes" | "no" """
+Global___GrammarNotation: _TypeAlias = GrammarNotation  # noqa: Y015
+
 class _WhitespacePolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -126,6 +150,7 @@ class Constraint(_message.Message):
     REGEX_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     COMPILED_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     WHITESPACE_FIELD_NUMBER: _builtins.int
     BEST_EFFORT_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
@@ -137,7 +162,7 @@ class Constraint(_message.Message):
     so those fields must be unset beside it.
     """
     whitespace: Global___WhitespacePolicy.ValueType
-    """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex and choices."""
+    """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex, choices and grammar."""
     best_effort: _builtins.bool
     """Report known keywords that cannot be enforced in `unenforced`, instead of refusing the schema with UNIMPLEMENTED.
     Unknown keywords and unknown formats are annotations: they are never refused and always reported.
@@ -150,6 +175,10 @@ class Constraint(_message.Message):
     def choices(self) -> Global___Choices:
         """One of these texts."""
 
+    @_builtins.property
+    def grammar(self) -> Global___Grammar:
+        """Text that a context-free grammar derives."""
+
     def __init__(
         self,
         *,
@@ -158,14 +187,15 @@ class Constraint(_message.Message):
         regex: _builtins.str = ...,
         choices: Global___Choices | None = ...,
         compiled: _builtins.str = ...,
+        grammar: Global___Grammar | None = ...,
         whitespace: Global___WhitespacePolicy.ValueType = ...,
         best_effort: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "compiled", b"compiled", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex", "whitespace", b"whitespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex", "whitespace", b"whitespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices", "compiled"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices", "compiled", "grammar"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -211,6 +241,36 @@ class Choices(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Choices: _TypeAlias = Choices  # noqa: Y015
+
+@_typing.final
+class Grammar(_message.Message):
+    """A context-free grammar."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    NOTATION_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The grammar itself, or @ and the name of a ready one: @json, @arithmetic, @sql, @calls."""
+    notation: Global___GrammarNotation.ValueType
+    """How the text is written; unspecified means GBNF. Unspecified beside a ready grammar, which has its own."""
+    start: _builtins.str
+    """The rule that texts start from; empty means root in GBNF and start in Lark."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        notation: Global___GrammarNotation.ValueType = ...,
+        start: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["notation", b"notation", "start", b"start", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Grammar: _TypeAlias = Grammar  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):

@@ -152,6 +152,7 @@ class Limits(_message.Message):
     MAX_SCHEMA_DEPTH_FIELD_NUMBER: _builtins.int
     MAX_SCHEMA_NODES_FIELD_NUMBER: _builtins.int
     COMPILE_CPU_S_FIELD_NUMBER: _builtins.int
+    MAX_GRAMMAR_BYTES_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
     """Most tokens of prompt and output together."""
     max_samples: _builtins.int
@@ -204,6 +205,8 @@ class Limits(_message.Message):
     """Values (objects, arrays and scalars) in a schema."""
     compile_cpu_s: _builtins.float
     """Processor time of one compilation."""
+    max_grammar_bytes: _builtins.int
+    """Size of a grammar."""
     def __init__(
         self,
         *,
@@ -232,10 +235,11 @@ class Limits(_message.Message):
         max_schema_depth: _builtins.int = ...,
         max_schema_nodes: _builtins.int = ...,
         compile_cpu_s: _builtins.float = ...,
+        max_grammar_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_cpu_s", b"compile_cpu_s", "compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choice_bytes", b"max_choice_bytes", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_pattern_bytes", b"max_pattern_bytes", "max_samples", b"max_samples", "max_schema_depth", b"max_schema_depth", "max_schema_nodes", b"max_schema_nodes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_cpu_s", b"compile_cpu_s", "compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choice_bytes", b"max_choice_bytes", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_pattern_bytes", b"max_pattern_bytes", "max_samples", b"max_samples", "max_schema_depth", b"max_schema_depth", "max_schema_nodes", b"max_schema_nodes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

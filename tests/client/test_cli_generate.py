@@ -98,7 +98,7 @@ def test_every_flag_of_a_request_arrives(server, run):
     }
     assert sent(server) == Request("p", **expected).message
     missing = set(Options.__annotations__) - set(expected)
-    assert missing == {"choices", "json_object", "chat", "tokens"}
+    assert missing == {"choices", "json_object", "grammar", "notation", "start", "chat", "tokens"}
 
 
 def test_the_prompt_comes_from_a_file_or_from_standard_input(server, run, tmp_path, monkeypatch):
@@ -127,12 +127,19 @@ def test_constraints(server, run, tmp_path):
     play(server, "x")
     file = tmp_path / "schema.json"
     file.write_text('{"type": "string"}', encoding="utf-8")
+    grammar = tmp_path / "grammar.lark"
+    grammar.write_text('start: "a"\n', encoding="utf-8")
+    long = "root ::= " + " | ".join(f'"{number}"' for number in range(1000))
     cases = [
         (["--schema", str(file)], {"schema": '{"type": "string"}'}),
         (["--schema", ' {"type": "null"}'], {"schema": ' {"type": "null"}'}),
         (["--choices", "yes,no,may be"], {"choices": ["yes", "no", "may be"]}),
         (["--choice", "a,b", "--choice", "c"], {"choices": ["a,b", "c"]}),
         (["--json-object"], {"json_object": True}),
+        (["--grammar", str(grammar), "--notation", "lark"], {"grammar": 'start: "a"\n', "notation": "lark"}),
+        (["--grammar", 'a ::= "b"\n', "--start", "a"], {"grammar": 'a ::= "b"\n', "start": "a"}),
+        (["--grammar", long], {"grammar": long}),
+        (["--grammar", "@sql"], {"grammar": "@sql"}),
     ]
     for flags, options in cases:
         run("p", *flags)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, WithJsonSchema
 from typing_extensions import TypedDict
 
-from service.client import CompiledConstraint, InvalidArgumentError, Options, Request, Whitespace
+from service.client import CompiledConstraint, InvalidArgumentError, Notation, Options, Request, Whitespace
 from service.client.constraint import ConstraintOptions
 from service.client.request import SamplingOptions
 from service.v1 import common_pb2, generation_pb2
@@ -40,6 +40,7 @@ CONSTRAINTS = {
     "regex": "a+",
     "choices": ["yes", "no"],
     "json_object": True,
+    "grammar": 'root ::= "a"',
     "constraint": HANDLE,
 }
 SAMPLING = {
@@ -133,6 +134,18 @@ def test_the_options_of_a_constraint():
             Request("p", **useless)
 
 
+def test_a_grammar_and_its_options():
+    grammar = Request("p", grammar="start: A", notation="lark", start="a").message.constraint.grammar
+    assert (grammar.text, grammar.start) == ("start: A", "a")
+    assert Request("p", grammar="@sql").message.constraint.grammar == common_pb2.Grammar(text="@sql")
+    for notation in Notation:
+        sent = Request("p", grammar="g", notation=notation).message.constraint.grammar.notation
+        assert common_pb2.GrammarNotation.Name(sent) == f"GRAMMAR_NOTATION_{notation.name}"
+    for useless in ({"notation": "gbnf"}, {"start": "a"}):
+        with pytest.raises(InvalidArgumentError, match="need a grammar"):
+            Request("p", regex="a", **useless)
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -146,6 +159,9 @@ def test_the_options_of_a_constraint():
         ({"bad_words": [1]}, "sampling.bad_words"),
         ({"n": -1}, "n"),
         ({"tenant": 5}, "tenant"),
+        ({"grammar": 1}, "constraint.grammar"),
+        ({"grammar": "g", "notation": "ebnf"}, "constraint.grammar.notation"),
+        ({"grammar": "g", "start": 1}, "constraint.grammar.start"),
         ({"choices": "yes"}, "constraint.choices"),
         ({"choices": [1, 2]}, "constraint.choices"),
         ({"regex": 5}, "constraint.regex"),

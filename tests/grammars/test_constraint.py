@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from decoding.errors import ConstraintError
-from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
+from grammars.constraint import ConstraintKind, ConstraintSpec, Notation, Whitespace
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -23,6 +23,10 @@ def schema(text: str, **options: object) -> ConstraintSpec:
 
 def choices(*values: str, **options: object) -> ConstraintSpec:
     return ConstraintSpec(kind=ConstraintKind.CHOICES, values=values, **options)
+
+
+def grammar(text: str, **options: object) -> ConstraintSpec:
+    return ConstraintSpec(kind=ConstraintKind.GRAMMAR, text=text, **options)
 
 
 def key(spec: ConstraintSpec, fingerprint: str = "v", backend: str = "espalier") -> str:
@@ -57,6 +61,10 @@ def test_options_that_a_kind_ignores_are_not_part_of_its_key() -> None:
         (key(schema("{}")), key(ConstraintSpec(kind=ConstraintKind.REGEX, text="{}"))),
         (key(schema("{}")), key(schema("{}", whitespace=Whitespace.FLEXIBLE))),
         (key(schema("{}")), key(schema("{}", best_effort=True))),
+        (key(grammar("a")), key(ConstraintSpec(kind=ConstraintKind.REGEX, text="a"))),
+        (key(grammar("a")), key(grammar("a", notation=Notation.LARK))),
+        (key(grammar("a")), key(grammar("a", start="a"))),
+        (key(grammar("a")), key(grammar("a "))),
         (key(schema("{}")), key(schema("{}"), fingerprint="w")),
         (key(schema("{}")), key(schema("{}"), backend="outlines-core")),
         (key(choices("ab", "c")), key(choices("a", "bc"))),

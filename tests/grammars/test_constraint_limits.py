@@ -11,7 +11,9 @@ from decoding.errors import ConstraintError, InvalidRequestError
 from grammars.constraint import ConstraintKind, ConstraintSpec
 from grammars.limits import ConstraintLimits
 
-LIMITS = ConstraintLimits(text_bytes=1000, pattern_bytes=10, depth=5, nodes=20, choices=3, choice_bytes=8)
+LIMITS = ConstraintLimits(
+    text_bytes=1000, pattern_bytes=10, grammar_bytes=12, depth=5, nodes=20, choices=3, choice_bytes=8
+)
 JSON_VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='[]{},:"\\a'),
     lambda children: (
@@ -46,6 +48,7 @@ def test_structure_is_counted_as_the_parsed_value_has_it(value: object) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        (ConstraintSpec(kind=ConstraintKind.GRAMMAR, text="root ::= [é]"), "13 bytes; the limit is 12"),
         (ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text="[" * 1000), "levels of nesting; the limit is 5"),
         (ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text='"' + "é" * 500 + '"'), "1002 bytes; the limit is 1000"),
         (ConstraintSpec(kind=ConstraintKind.REGEX, text="a" * 11), "11 bytes; the limit is 10"),

@@ -123,7 +123,7 @@ def test_automata_equal_those_of_interegular(trie: TokenTrie, pattern: str) -> N
 @pytest.mark.parametrize("pattern", ["(ab|aab)x", "a{2,5}b", '\\{"a":(true|null)\\}', "[é🙂]{3}!", "[0-9]{2,3}[a-c]"])
 def test_masks_equal_those_of_outlines_core(trie: TokenTrie, pattern: str) -> None:
     """On patterns in which no text is complete before its end, where outlines-core is right."""
-    ours, theirs = (compiled(trie, spec("regex", pattern), backend).grammar for backend in BACKENDS)
+    ours, theirs = (compiled(trie, spec("regex", pattern), name).grammar for name in ("espalier", "outlines-core"))
     draw = random.Random(11)
     for _ in range(20):
         left, right = ours.matcher(), theirs.matcher()

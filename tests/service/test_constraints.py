@@ -7,8 +7,9 @@ import types
 
 import pytest
 
+from decoding.errors import InvalidRequestError
 from grammars.compiling.pool import PoolOptions
-from grammars.constraint import ConstraintKind, Whitespace
+from grammars.constraint import ConstraintKind, Notation, Whitespace
 from service.constraints import ConstraintCatalog, constraint_spec
 from service.v1 import common_pb2, constraint_pb2
 from service.v1 import generation_pb2 as pb
@@ -21,13 +22,43 @@ def test_every_kind_becomes_its_spec():
         ConstraintKind.JSON_OBJECT: Constraint(json_object=common_pb2.JsonObject()),
         ConstraintKind.REGEX: Constraint(regex="a"),
         ConstraintKind.CHOICES: Constraint(choices=common_pb2.Choices(values=["a", "b"])),
+        ConstraintKind.GRAMMAR: Constraint(grammar=common_pb2.Grammar(text="start: A", start="a")),
     }
     assert set(cases) == set(ConstraintKind)
     for kind, message in cases.items():
         spec = constraint_spec(message)
         assert spec.kind is kind
         assert spec.best_effort == message.best_effort
-        assert (spec.text, spec.values) == (message.json_schema or message.regex, tuple(message.choices.values))
+        text = message.json_schema or message.regex or message.grammar.text
+        assert (spec.text, spec.values, spec.start) == (text, tuple(message.choices.values), message.grammar.start)
+
+
+def test_every_notation_has_its_meaning():
+    for number in common_pb2.GrammarNotation.values():
+        name = common_pb2.GrammarNotation.Name(number).removeprefix("GRAMMAR_NOTATION_")
+        expected = Notation.GBNF if name == "UNSPECIFIED" else Notation[name]
+        message = Constraint(grammar=common_pb2.Grammar(text="a", notation=number))
+        assert constraint_spec(message).notation is expected
+
+
+@pytest.mark.parametrize(
+    ("grammar", "field"),
+    [
+        ({"text": "a", "notation": 9}, "constraint.grammar.notation"),
+        ({"text": "@sql", "notation": common_pb2.GRAMMAR_NOTATION_LARK}, "constraint.grammar.notation"),
+        ({}, "constraint.grammar"),
+    ],
+)
+def test_a_grammar_that_cannot_be_meant_is_refused_by_field(grammar, field):
+    with pytest.raises(InvalidRequestError) as caught:
+        constraint_spec(Constraint(grammar=common_pb2.Grammar(**grammar)))
+    assert caught.value.field == field
+
+
+def test_white_space_means_nothing_beside_a_grammar():
+    message = Constraint(grammar=common_pb2.Grammar(text="a"), whitespace=common_pb2.WHITESPACE_POLICY_COMPACT)
+    with pytest.raises(InvalidRequestError, match="means nothing beside grammar"):
+        constraint_spec(message)
 
 
 def test_every_white_space_policy_has_its_meaning():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from lark import Lark
 
 from service.v1 import common_pb2, constraint_pb2, constraint_pb2_grpc, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from service.v1 import generation_pb2 as pb
@@ -40,6 +42,14 @@ ORDER = {
 }
 PATTERN = r"[A-Z]{2}-[0-9]{4}(-[a-z]{1,3})?"
 CHOICES = ["yes", "no", "perhaps", "Straße 東京"]
+LARK = """
+start: _list{pair, ","} | "[" start "]"
+_list{item, separator}: item (separator item)~0..3
+pair: NAME "=" (NUMBER | NAME)
+NAME: /[a-z]{1,6}/
+NUMBER: /[0-9]{1,4}/
+%ignore " "
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,12 @@ def is_valid(kind, text):
             return re.fullmatch(PATTERN, text) is not None
         case "choices":
             return text in CHOICES
+        case "gbnf":
+            return re.fullmatch(r"(\(+)[a-z]{1,5}(\)+)", text) is not None and text.count("(") == text.count(")")
+        case "lark":
+            return Lark(LARK).parse(text) is not None
+        case "library":
+            return ast.parse(text, mode="eval") is not None
 
 
 CONSTRAINTS = {
@@ -86,6 +102,9 @@ CONSTRAINTS = {
     "object": Constraint(json_object=common_pb2.JsonObject()),
     "regex": Constraint(regex=PATTERN),
     "choices": Constraint(choices=common_pb2.Choices(values=CHOICES)),
+    "gbnf": Constraint(grammar=common_pb2.Grammar(text='root ::= "(" ( root | [a-z]{1,5} ) ")"')),
+    "lark": Constraint(grammar=common_pb2.Grammar(text=LARK, notation=common_pb2.GRAMMAR_NOTATION_LARK)),
+    "library": Constraint(grammar=common_pb2.Grammar(text="@arithmetic")),
 }
 
 
