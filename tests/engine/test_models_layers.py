@@ -99,4 +99,6 @@ def test_a_single_row_equals_the_row_in_a_matrix_product(dtype, bias):
     weight, x = torch.randn(48, 64).to(dtype), torch.randn(3, 64).to(dtype)
     linear = Linear(weight, torch.randn(48).to(dtype) if bias else None)
     alone = torch.cat([linear(x[row : row + 1]) for row in range(3)])
-    torch.testing.assert_close(alone, linear(x))
+    # bfloat16 rounds the product and then the sum with the bias; a row of 64 standard normal products is about 8 large.
+    tolerance = {"atol": 0.07, "rtol": 0.02} if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(alone, linear(x), **tolerance)

