@@ -139,7 +139,7 @@ async def test_a_stream_that_is_left_counts_as_cancelled_with_the_tokens_that_it
 
 async def test_a_deadline_counts_as_cancelled_and_a_dead_engine_as_an_error(run_server, fake, caplog):
     async with run_server(engine={"step_s": 0.02}) as server:
-        with pytest.raises(grpc.aio.AioRpcError, match="(?i)deadline"):  # ours, or the client's own
+        with pytest.raises(grpc.aio.AioRpcError, match=r"(?i)deadline"):  # ours, or the client's own
             await server.generation.Generate(endless(), timeout=0.3)
         await server.freed()
         assert finished(server, "cancelled") == 1
