@@ -32,6 +32,7 @@ class KeyClasses:
         all: every class.
         named: the classes of named keys.
         spelled: the names as they are written.
+        is_endless: the other keys never run out, whatever they begin with.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class KeyClasses:
                 for inner in outside.sets:
                     self._within[outside] &= ~self._within[inner]
         self.spelled = SpelledWords(self.names)
+        self.is_endless = len(self.rest) == 1 and languages.is_endless(self.rest[0])
 
     def class_of(self, name: str) -> int:
         """The class of a named key."""

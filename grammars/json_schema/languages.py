@@ -115,6 +115,18 @@ class Languages:
             self._empty_strings[formula] = known
         return known
 
+    def is_endless(self, formula: int) -> bool:
+        """Whether every string can go on to one of the formula's beyond any finite number of them, where that is
+        plain.
+        """
+        for part in self.strings.conjuncts(formula):
+            atom, positive = self.strings.literal(part) or (None, True)
+            if isinstance(atom, Words) and not positive:
+                continue
+            if not self.is_empty(self.strings.negate(part)):
+                return False
+        return True
+
     def enumerated(self, formula: int, limit: int) -> frozenset[str] | None:
         """All strings of a formula, where they are at most ``limit`` and short; None where they are more."""
         words = self._words_within(formula)

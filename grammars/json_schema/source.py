@@ -169,7 +169,7 @@ class JsonSource:
             return []
         classes = members.layout.classes
         others = len(classes.rest)
-        remembering = Remembering(outcomes=others, closing=b'"' if classes.rest == (TRUE,) else None)
+        remembering = Remembering(outcomes=others, closing=b'"' if classes.is_endless else None)
         handler = self.names.handler(("key", members), others + len(classes.names), remembering)
         return [(_QUOTE, self._tables.push(handler, self._key_start(classes, coming)))]
 

@@ -69,7 +69,7 @@ class Repeats:
         """Arrays of the tokens that ``memory`` forbids after ``configuration``."""
         trie = self._automaton.trie
         found = [trie.tokens_below(node) for node in self._closing_nodes(memory)]
-        if self._may_clash(memory):
+        if self._may_clash(configuration, memory):
             found += [trie.tokens_below(node) for node in self._clashes(configuration, memory, None)]
         again = [item.token for item in whole if self._comes_again(configuration, memory, item)]
         return [*found, np.array(again, dtype=np.int32)] if again else found
@@ -101,13 +101,13 @@ class Repeats:
             then = memory.after(bytes((byte,)), events)
             if then is None or self.is_exhausted(after, then):
                 yield node
-            elif self._may_clash(then):
+            elif self._may_clash(after, then):
                 yield from self._clashes(after, then, node)
 
     def _towards_clash(self, configuration: Configuration, memory: WordMemory) -> list[int]:
         """The next bytes after which a clash is still possible."""
         live = self._automaton.live_bytes(configuration)
-        if self._is_before_word(memory):
+        if self._is_before_word(configuration, memory):
             return live
         bytes_: set[int] = set()
         for partial in memory.partials:
@@ -121,23 +121,23 @@ class Repeats:
                     bytes_ |= _SPACE
         return [byte for byte in live if byte in bytes_]
 
-    def _may_clash(self, memory: WordMemory) -> bool:
+    def _may_clash(self, configuration: Configuration, memory: WordMemory) -> bool:
         """Whether a word of the other kind may come to its end as one that was read before."""
         if not memory.frames:
             return False
-        if self._is_before_word(memory):
+        if self._is_before_word(configuration, memory):
             return True
         return any(
             self._automaton.remembering(partial.node).closing is None and memory.rivals(partial)
             for partial in memory.partials
         )
 
-    def _is_before_word(self, memory: WordMemory) -> bool:
-        """Whether the innermost container with words of the other kind is between two of them."""
-        node, _ = memory.frames[-1] if memory.frames else (_NO_STACK, None)
-        if node == _NO_STACK or node not in self._automaton.careful_stacks:
-            return False
-        return all(partial.parent != node for partial in memory.partials)
+    def _is_before_word(self, configuration: Configuration, memory: WordMemory) -> bool:
+        """Whether the next word of a container with words of the other kind begins without a pop in between."""
+        stack = configuration.stack
+        if self._automaton.remembering(stack).is_space:
+            stack = self._automaton.stacks.parent_of[stack]
+        return stack in self._automaton.careful_stacks and bool(memory.words_above(stack))
 
     def _comes_again(self, configuration: Configuration, memory: WordMemory, item: WholeToken) -> bool:
         """Whether a token that holds a whole word repeats one."""
