@@ -106,10 +106,26 @@ def _translate_all(values: Values, goal: int) -> None:
             continue
         seen.add(current)
         shape = values.shape(current)
+        _check(values, current)
         members = [atom for atom, _ in values.objects.formulas.atoms(shape.object)]
         items = [atom for atom, _ in values.arrays.formulas.atoms(shape.array)]
         pending += [atom.goal for atom in members if isinstance(atom, EveryMember)]
         pending += [atom.goal for atom in items if isinstance(atom, EveryItem | AtLeastItems)]
+
+
+def _check(values: Values, goal: int) -> None:
+    """Find out now what would otherwise show in the middle of a text: languages and keys that are too much work."""
+    try:
+        values.prepare(goal)
+    except ConstraintError as error:
+        if error.field == FIELD and error.pointer:
+            raise
+        raise type(error)(FIELD, error.bare_message, _place(values, goal)) from error
+
+
+def _place(values: Values, goal: int) -> str:
+    """The pointer of the first schema that a goal names."""
+    return next((leaf.pointer for leaf, _ in values.goals.atoms(goal) if isinstance(leaf, Place)), "")
 
 
 def _impossible_part(values: Values, goal: int) -> str:
@@ -126,5 +142,4 @@ def _impossible_part(values: Values, goal: int) -> str:
             break
         goal = deeper[0]
         seen.add(goal)
-    places = [leaf.pointer for leaf, _ in values.goals.atoms(goal) if isinstance(leaf, Place)]
-    return places[0] if places else ""
+    return _place(values, goal)

@@ -77,6 +77,17 @@ class Values:
             self._leaf_shapes[leaf] = shape
         return shape
 
+    def prepare(self, goal: int) -> None:
+        """Do the work on a goal that may prove too much: its regular languages, and the classes of its keys.
+
+        Raises ConstraintError where it does.
+        """
+        shape = self.shape(goal)
+        self.languages.is_empty(shape.string)
+        self.languages.is_empty_number(shape.number)
+        if any(not isinstance(keys, KeySet) or keys.languages for keys in self.objects.key_sets(shape.object)):
+            self._opened((shape.object,), shape.order)
+
     def is_possible(self, goal: int) -> bool:
         """Whether some value meets ``goal``."""
         return self._search.run(_ask(("goal", goal)))

@@ -13,7 +13,7 @@ import math
 import time
 from typing import NamedTuple
 
-from decoding.errors import GrammarStateError
+from decoding.errors import ConstraintError, GrammarStateError
 from grammars.matching.tables import Source, Tables
 
 
@@ -30,8 +30,14 @@ IN_ENGINE = Allowance(0.2, 2.0)
 """Where other requests wait."""
 
 
+_TOO_MUCH = "the constraint takes too long to follow; simplify its patterns and alternatives"
+
+
 class MeteredSource:
-    """A `Source` that measures what it costs and stops where a call's allowance ends."""
+    """A `Source` that measures what it costs and stops where a call's allowance ends.
+
+    What a source cannot build after all becomes a GrammarStateError too, which fails one request.
+    """
 
     def __init__(self, source: Source) -> None:
         self.spent_s = 0.0
@@ -52,6 +58,8 @@ class MeteredSource:
         start = self._begin()
         try:
             self._source.expand(tables, state)
+        except (ConstraintError, RecursionError) as error:
+            raise GrammarStateError(_TOO_MUCH) from error
         finally:
             self.spent_s += time.thread_time() - start
 
@@ -60,10 +68,12 @@ class MeteredSource:
         start = self._begin()
         try:
             return self._source.resolve(tables, handler, outcome)
+        except (ConstraintError, RecursionError) as error:
+            raise GrammarStateError(_TOO_MUCH) from error
         finally:
             self.spent_s += time.thread_time() - start
 
     def _begin(self) -> float:
         if self.spent_s >= self._until_s:
-            raise GrammarStateError("the constraint takes too long to follow; simplify its patterns and alternatives")
+            raise GrammarStateError(_TOO_MUCH)
         return time.thread_time()

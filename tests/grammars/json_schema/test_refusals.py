@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from decoding.errors import ConstraintError, UnsupportedConstraintError
+from decoding.errors import ConstraintError, GrammarStateError, UnsupportedConstraintError
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
+from grammars.json_schema.source import JsonSource
 
 WRONG = [
     ("{", "", "is not JSON"),
@@ -131,6 +132,30 @@ def deep(levels):
 
 def one_of(levels):
     return {"oneOf": [one_of(levels - 1), {"type": "null"}]} if levels else {"type": "string"}
+
+
+def test_what_shows_only_in_the_middle_of_a_text_fails_the_matcher_alone(trie, monkeypatch):
+    grammar = compile_json_schema({"type": "array", "items": {"type": "string"}}, JsonOptions()).bind(trie)
+
+    def too_much(*_):
+        raise UnsupportedConstraintError("constraint.json_schema", "is too much")
+
+    monkeypatch.setattr(JsonSource, "expand", too_much)
+    matcher, other = grammar.matcher(), grammar.matcher()
+    with pytest.raises(GrammarStateError, match="too long to follow"):
+        matcher.mask()
+    monkeypatch.undo()
+    with pytest.raises(GrammarStateError, match="too long to follow"):
+        matcher.mask()
+    assert ord("[") in other.mask()
+
+
+def test_keys_that_overlap_in_too_many_ways_are_refused_at_their_place():
+    patterns = {f"{chr(97 + index)}": {} for index in range(12)}
+    schema = {"properties": {"p": {"patternProperties": patterns, "minProperties": 1, "additionalProperties": False}}}
+    with pytest.raises(UnsupportedConstraintError, match="overlap") as caught:
+        compile_json_schema(schema, JsonOptions())
+    assert caught.value.pointer == "/properties/p"
 
 
 BOMBS = {
