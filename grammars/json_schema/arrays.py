@@ -53,16 +53,14 @@ class Arrays:
             if isinstance(atom, UniqueItems):
                 return TRUE
             if isinstance(atom, AtLeastItems):
-                values = count_values(atom.goal)
+                values = count_values(self._goals.all_of((atom.goal, canonical)))
                 return FALSE if values is not None and values < atom.count else formulas.atom(atom)
             return formulas.atom(atom)
 
-        rest = formulas.substitute(formula, image, {})
-        parts = [rest, self.every(0, UNBOUNDED, canonical)]
+        written = self.every(0, UNBOUNDED, canonical)
+        rest = formulas.all_of((formulas.substitute(formula, image, {}), written))
         most = self._most_unique(rest, count_values)
-        if most is not None:
-            parts.append(formulas.negate(self.at_least(TRUE, most + 1)))
-        return formulas.all_of(parts)
+        return rest if most is None else formulas.all_of((rest, formulas.negate(self.at_least(TRUE, most + 1))))
 
     def _most_unique(self, formula: int, count_values: Callable[[int], int | None]) -> int | None:
         """How many different items there can be; None for many, 1 where it is hard to tell."""

@@ -22,12 +22,13 @@ _AND, _OR, _ATOM, _NOT = range(4)
 class Formulas(Generic[AtomT]):
     """An arena of formulas over atoms of one type."""
 
-    __slots__ = ("_atoms_of", "_ids", "_negations", "_nodes")
+    __slots__ = ("_assigned", "_atoms_of", "_ids", "_negations", "_nodes")
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, tuple[int, ...] | AtomT]] = [(_OR, ()), (_AND, ())]
         self._ids: dict[tuple[int, tuple[int, ...] | AtomT], int] = {self._nodes[0]: FALSE, self._nodes[1]: TRUE}
         self._negations: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
+        self._assigned: dict[tuple[int, int, int], int] = {}
         self._atoms_of: dict[int, tuple[tuple[AtomT, bool], ...]] = {FALSE: (), TRUE: ()}
 
     def __len__(self) -> int:
@@ -105,6 +106,21 @@ class Formulas(Generic[AtomT]):
             result = self._substitute_join(kind, args, image, memo)  # type: ignore[arg-type]
         memo[formula] = result
         return result
+
+    def assign(self, formula: int, atom: AtomT, truth: int) -> int:
+        """Replace one atom by TRUE or FALSE. Remembered, and parts without the atom are not looked into."""
+        if all(other != atom for other, _ in self.atoms(formula)):
+            return formula
+        key = (formula, self.atom(atom), truth)
+        known = self._assigned.get(key)
+        if known is None:
+            kind, args = self._nodes[formula]
+            if kind in (_ATOM, _NOT):
+                known = truth if kind == _ATOM else 1 - truth
+            else:
+                known = self._join(kind, [self.assign(part, atom, truth) for part in args])  # type: ignore[union-attr]
+            self._assigned[key] = known
+        return known
 
     def fold(
         self,

@@ -89,6 +89,13 @@ class KeyClasses:
             return remaining & ~(2 * bit - 1 & self._declared)
         return remaining & ~self._declared & ~(bit & ~self.rest_bits)
 
+    def after_in_order(self, remaining: int, key_class: int) -> int:
+        """The same where all named keys come in order: enough to tell what some members can complete."""
+        bit = 1 << key_class
+        if bit & self.rest_bits:
+            return self.after(remaining, key_class)
+        return self.after(remaining, key_class) & ~(2 * bit - 1 & ~self.rest_bits)
+
     def _members(self, languages: Languages, keys: KeySet, vectors: tuple[frozenset[int], ...]) -> int:
         members = 0
         for name in keys.names:

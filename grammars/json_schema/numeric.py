@@ -107,7 +107,12 @@ def _conjunction(literals: list[Literal]) -> regular.Expression:
             return _spelled(atom) if others else regular.EMPTY
     bounds = _bounds(literals)
     zeros = [atom.zeros for atom, asserted in literals if asserted and isinstance(atom, Integral)]
-    positive = integer(bounds, zeros=min(zeros)) if zeros else number(bounds)
+    if zeros:
+        positive = integer(bounds, zeros=min(zeros))
+    elif bounds.multiple_of is None:
+        positive = number(bounds)
+    else:  # a double nearby may be no multiple
+        positive = regular.intersection(number(bounds), PLAIN)
     denied = [_exactly(atom) for atom, asserted in literals if not asserted and not isinstance(atom, Above)]
     if not denied:
         return positive

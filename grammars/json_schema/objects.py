@@ -159,7 +159,8 @@ class Objects:
     def step(self, state: ObjectState, key_class: int) -> Answering[list[Successor]]:
         """Ways to go on after a key of ``key_class``; dead ones are left out."""
         live: dict[ObjectState, int] = {}
-        for after, goal in (yield from self._successors(state, key_class)):
+        remaining = state.layout.classes.after(state.remaining, key_class)
+        for after, goal in (yield from self._successors(state, key_class, remaining)):
             if goal != TRUE and not (yield ("goal", goal)):
                 continue
             kept = yield from self.pruned(after)
@@ -184,8 +185,10 @@ class Objects:
                 if not (yield ("goal", state.layout.goals.get(key_class, TRUE))):
                     return False
             return True
+        classes = state.layout.classes
         for key_class in self._promising(state):
-            for after, goal in (yield from self._successors(state, key_class)):
+            remaining = classes.after_in_order(state.remaining, key_class)
+            for after, goal in (yield from self._successors(state, key_class, remaining)):
                 if not (yield ("goal", goal)):
                     continue
                 for candidate in self._pumped(state, after):
@@ -193,10 +196,13 @@ class Objects:
                         return True
         return False
 
-    def _successors(self, state: ObjectState, key_class: int) -> Answering[list[tuple[ObjectState, int]]]:
-        """The states after a key, and what each asks of the member's value; dead ones among them."""
+    def _successors(
+        self, state: ObjectState, key_class: int, remaining: int
+    ) -> Answering[list[tuple[ObjectState, int]]]:
+        """The states after a key, with the classes that remain then, and what each asks of the member's value; dead
+        ones among them.
+        """
         layout = state.layout
-        remaining = layout.classes.after(state.remaining, key_class)
         needed = state.needed & ~(1 << key_class)
         own = layout.goals.get(key_class, TRUE)
         if needed & ~remaining or own == FALSE:

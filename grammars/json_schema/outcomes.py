@@ -74,8 +74,4 @@ def _first_outcome(formulas: Formulas[AtomT], residues: Residues) -> Outcome | N
 
 
 def _decide(formulas: Formulas[AtomT], residues: Residues, outcome: Outcome, truth: int) -> Residues:
-    memo: dict[int, int] = {}
-    return tuple(
-        formulas.substitute(residue, lambda atom: truth if atom == outcome else formulas.atom(atom), memo)
-        for residue in residues
-    )
+    return tuple(formulas.assign(residue, outcome, truth) for residue in residues)  # type: ignore[arg-type]

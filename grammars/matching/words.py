@@ -1,21 +1,25 @@
 """How many different words can still be read.
 
-Invariant: never counts fewer words than there are, up to its limit.
+Every live beginning of a word becomes at least one word, and different beginnings of one length become different ones.
+So it is enough to go on byte by byte, all beginnings at once, until they are many or have all ended.
+
+Invariant: never counts more words than there are, and exactly where there are at most `MAX_COUNTED`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
+from decoding.errors import GrammarStateError
 from grammars.matching.automaton import Configuration, PushdownAutomaton
 from grammars.matching.tables import NO_OUTCOME
 
-MAX_COUNTED = 256
-"""Where more words are to come than this, all of them being used is not looked for."""
-MAX_LEVELS = 8
-"""Words that nest deeper than this inside are taken to be more."""
-
-_MORE = MAX_COUNTED + 1
+MAX_COUNTED = 4096
+"""Counting stops where there are more."""
+MAX_LENGTH = 1 << 16
+"""Words that are longer in bytes are not counted out."""
 
 
 class Words:
@@ -24,54 +28,60 @@ class Words:
     def __init__(self, automaton: PushdownAutomaton) -> None:
         self._automaton = automaton
         self._counts: dict[tuple[Configuration, int], int] = {}
-        self._open: set[tuple[Configuration, int]] = set()
 
     def to_come(self, configuration: Configuration, word: int) -> int:
         """The number of ways to end the word begun with stack ``word``, or `MAX_COUNTED` + 1 where there are more.
 
-        A choice without end counts as more, and so does an end that is not remembered: it is free to come. White space
-        that does not count makes no ways of its own.
+        A word that is not remembered counts as more: it is free to come. White space that does not count makes no ways
+        of its own.
         """
         key = (configuration, word)
-        depth_of = self._automaton.stacks.depth_of
-        if key in self._open or depth_of[configuration.stack] > depth_of[word] + MAX_LEVELS:
-            return _MORE
         known = self._counts.get(key)
         if known is None:
-            self._open.add(key)
             known = self._counts[key] = self._counted(configuration, word)
-            self._open.discard(key)
         return known
 
     def _counted(self, configuration: Configuration, word: int) -> int:
-        automaton = self._automaton
-        state, stack = configuration
-        outcome = automaton.final(state)
-        row = automaton.tables.rows[state]
-        if (row == state).any():
-            return _MORE
-        total = 0 if outcome == NO_OUTCOME else self._ended(stack, outcome, word)
-        codes, counts = np.unique(row, return_counts=True)
-        for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            if total > MAX_COUNTED:
-                return _MORE
-            if code:
-                total += count * self._after(code, configuration, word)
-        return min(total, _MORE)
+        beginnings = Counter({configuration: 1})
+        ended = 0
+        for _ in range(MAX_LENGTH):
+            beginnings, ways = self._one_byte_on(beginnings, word)
+            ended += ways
+            if ended + beginnings.total() > MAX_COUNTED:
+                return MAX_COUNTED + 1
+            if not beginnings:
+                return ended
+        raise GrammarStateError(f"a word that must not come again goes on for more than {MAX_LENGTH} bytes")
 
-    def _after(self, code: int, configuration: Configuration, word: int) -> int:
-        if code > 0:
-            return self.to_come(Configuration(code, configuration.stack), word)
+    def _one_byte_on(self, beginnings: Counter[Configuration], word: int) -> tuple[Counter[Configuration], int]:
+        """The beginnings one byte longer, and how many words ended."""
+        longer: Counter[Configuration] = Counter()
+        ended = 0
+        for configuration, ways in beginnings.items():
+            state, stack = configuration
+            outcome = self._automaton.final(state)
+            if outcome != NO_OUTCOME:
+                ended += ways * self._end(stack, outcome, word, longer, ways)
+            codes, counts = np.unique(self._automaton.tables.rows[state], return_counts=True)
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+                if code > 0:
+                    longer[Configuration(code, stack)] += ways * count
+                elif code < 0:
+                    ended += ways * count * self._after(code, stack, word, longer, ways * count)
+        return longer, ended
+
+    def _after(self, code: int, stack: int, word: int, longer: Counter[Configuration], ways: int) -> int:
         tables = self._automaton.tables
         handler, target, outcome = tables.action_of[-code]
         if not handler:
-            return self._ended(configuration.stack, outcome, word)
-        if tables.remembering_of[handler].is_space:
-            return 0
-        return self.to_come(Configuration(target, self._automaton.stacks.push(handler, configuration.stack)), word)
+            return self._end(stack, outcome, word, longer, ways)
+        if not tables.remembering_of[handler].is_space:
+            longer[Configuration(target, self._automaton.stacks.push(handler, stack))] += ways
+        return 0
 
-    def _ended(self, stack: int, outcome: int, word: int) -> int:
-        if stack == word:
-            handler = self._automaton.stacks.handler_of[stack]
-            return 1 if outcome < self._automaton.tables.remembering_of[handler].outcomes else _MORE
-        return self.to_come(self._automaton.popped(stack, outcome), word)
+    def _end(self, stack: int, outcome: int, word: int, longer: Counter[Configuration], ways: int) -> int:
+        """1 where the word itself ends with a pop of ``stack``; what goes on after a pop inside it joins ``longer``."""
+        if stack != word:
+            longer[self._automaton.popped(stack, outcome)] += ways
+            return 0
+        return 1 if outcome < self._automaton.remembering(stack).outcomes else MAX_COUNTED + 1

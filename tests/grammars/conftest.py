@@ -115,23 +115,39 @@ LIKELY = tuple(
 
 
 def _some_end(matcher: Any) -> list[int]:
-    """Best first over bytes and likely pieces, by what is still open; one way stands for all to the same place."""
+    """A way to the end; first with few bytes at each step, the punctuation of JSON among them, then with all."""
+    for is_frugal in (True, False):
+        path = _path_to_end(matcher, is_frugal)
+        if path is not None:
+            return path
+    raise AssertionError("no end is near")
+
+
+def _path_to_end(matcher: Any, is_frugal: bool) -> list[int] | None:
+    """Best first over single bytes, by what is still open."""
     automaton = matcher._automaton
     count = itertools.count()
     queue = [(0, next(count), matcher._position, [])]
     seen = set()
-    for _ in range(5000):
-        assert queue, "a dead end"
+    for _ in range(4000):
+        if not queue:
+            return None
         _, _, position, path = heapq.heappop(queue)
         if automaton.is_accepting(position.configuration):
             return path
-        singles = [bytes((byte,)) for byte in automaton.live_bytes(position.configuration)]
-        for piece in [*LIKELY, *singles]:
-            after = matcher._read(position, piece)
-            if after is not None and after.configuration not in seen:
-                seen.add(after.configuration)
+        live = automaton.live_bytes(position.configuration)
+        if is_frugal:
+            live = [*dict.fromkeys([*(byte for byte in b'"]},: 0[{ntfa' if byte in live), *live[:1], *live[-1:]])]
+        for byte in live:
+            after = matcher._read(position, bytes((byte,)))
+            place = None if after is None else (after.configuration, _rivalled(after.memory))
+            if after is not None and place not in seen:
+                seen.add(place)
                 depth = automaton.stacks.depth_of[after.configuration.stack]
-                longer = [*path, *piece]
-                cost = 8 * depth + len(longer) - (len(piece) if piece in LIKELY else 0)
-                heapq.heappush(queue, (cost, next(count), after, longer))
-    raise AssertionError("no end is near")
+                heapq.heappush(queue, (8 * depth + len(path), next(count), after, [*path, byte]))
+    return None
+
+
+def _rivalled(memory: Any) -> Any:
+    """What of a memory bears on where a text can go on."""
+    return tuple(partial for partial in memory.partials if memory.rivals(partial))

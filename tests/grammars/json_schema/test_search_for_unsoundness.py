@@ -102,7 +102,7 @@ def compiled(grammar_of, schema, whitespace=Whitespace.COMPACT):
 
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a failing schema is small as it is
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -45,6 +45,12 @@ def test_more_items_than_values_are_impossible(grammar_of):
         grammar_of({**UNIQUE, "items": {"enum": ["x", "y"]}, "minItems": 3})
 
 
+def test_of_objects_without_named_keys_there_is_one(grammar_of, accepts):
+    grammar = grammar_of({**UNIQUE, "items": {"type": "object"}})
+    assert accepts(grammar, "[{}]")
+    assert not accepts(grammar, "[{},{}]")
+
+
 def test_an_item_that_can_only_repeat_is_not_begun(grammar_of):
     matcher = grammar_of({**UNIQUE, "items": {"enum": ["xa", "xb", "y"]}}).matcher()
     for byte in b'["xa","xb","':
