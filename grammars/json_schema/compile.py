@@ -64,6 +64,7 @@ class JsonLanguage:
 
     def source(self) -> JsonSource:
         """A fresh source of states."""
+        self.values.forget()
         return JsonSource(self.values, self.goal, self.whitespace)
 
 

@@ -77,6 +77,16 @@ class Values:
             self._leaf_shapes[leaf] = shape
         return shape
 
+    def forget(self) -> None:
+        """Drop what can be worked out again."""
+        for known in (self._openings, self._next_keys, self._object_steps, self._array_steps, self._classes):
+            known.clear()
+        self._search = Search(self._answer)
+
+    def __getstate__(self) -> dict[str, object]:
+        self.forget()
+        return self.__dict__
+
     def prepare(self, goal: int) -> None:
         """Do the work on a goal that may prove too much: its regular languages, and the classes of its keys.
 

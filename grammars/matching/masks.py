@@ -20,12 +20,13 @@ from grammars.matching.automaton import NO_RANGES, Configuration, PushdownAutoma
 from grammars.matching.hints import Counted, Hint, Overlay, Shared
 from grammars.matching.lengths import TokenLengths
 from grammars.matching.memory import EMPTY_MEMORY, WordMemory
-from grammars.matching.repeats import Repeats, WholeToken
+from grammars.matching.repeats import Repeats
+from grammars.matching.row_cache import RowCache, SharedRow
 from grammars.matching.rows import freeze
 from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 
-MAX_CACHED_ROWS = 8192
+MAX_CACHED_STATES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +44,6 @@ class _Above:
     whole: tuple[int, ...]
 
 
-class _SharedRow(NamedTuple):
-    """The row of a configuration, and the tokens in it that a memory may forbid by themselves."""
-
-    row: MaskRow
-    whole: tuple[WholeToken, ...]
-
-
 class FirstRow(NamedTuple):
     """The shared row at the start of the text, as it travels: the words of `MaskRow.bits_W`, and the whole tokens."""
 
@@ -65,43 +59,34 @@ class Masks:
         self._vocabulary = automaton.trie.vocabulary
         self._repeats = repeats
         self._above: OrderedDict[int, _Above] = OrderedDict()
-        self._shared: OrderedDict[Configuration, _SharedRow] = OrderedDict()
-        self._by_bits: dict[bytes, MaskRow] = {}
+        self._rows = RowCache(self._vocabulary.size)
 
     @property
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
-        rows = sum(row.bits_W.nbytes for row in self._by_bits.values())
-        return rows + sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
+        return self._rows.num_bytes + sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
 
     @property
     def first(self) -> FirstRow | None:
         """The row at the start, where it is there."""
-        shared = self._shared.get(self._automaton.start)
+        shared = self._rows.get(self._automaton.start)
         return None if shared is None else FirstRow(shared.row.bits_W.tobytes(), tuple(w.token for w in shared.whole))
 
     def adopt(self, first: FirstRow) -> None:
         """Take over the row at the start from an equal grammar's masks."""
-        row = self._frozen(np.frombuffer(first.words, dtype=np.uint32))
         start = self._automaton.start
-        self._shared[start] = _SharedRow(row, tuple(self._repeats.whole_token(start, token) for token in first.whole))
+        whole = tuple(self._repeats.whole_token(start, token) for token in first.whole)
+        self._rows.put(start, np.frombuffer(first.words, dtype=np.uint32), whole)
 
     def row(self, configuration: Configuration, memory: WordMemory) -> MaskRow:
         """The legal next tokens, end-of-sequence ids included where the text may end."""
-        shared = self._shared.get(configuration)
-        if shared is None:
-            shared = self._shared[configuration] = self._computed(configuration)
-            if len(self._shared) > MAX_CACHED_ROWS:
-                self._shared.popitem(last=False)
-                self._by_bits.clear()
-        else:
-            self._shared.move_to_end(configuration)
+        shared = self._rows.get(configuration) or self._computed(configuration)
         if memory is EMPTY_MEMORY and not shared.whole:
             return shared.row
         repeated = self._repeats.found(configuration, memory, shared.whole)
         return self._without(shared.row, repeated) if repeated else shared.row
 
-    def _computed(self, configuration: Configuration) -> _SharedRow:
+    def _computed(self, configuration: Configuration) -> SharedRow:
         automaton = self._automaton
         above = self._above_stack(configuration.state)
         bits, whole = above.bits, above.whole
@@ -113,13 +98,14 @@ class Masks:
             bits = bits.copy() if bits is above.bits else bits
             for token in self._vocabulary.eos_ids:
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
-        return _SharedRow(self._frozen(bits), tuple(self._repeats.whole_token(configuration, token) for token in whole))
+        checked = tuple(self._repeats.whole_token(configuration, token) for token in whole)
+        return self._rows.put(configuration, bits, checked)
 
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
         if above is None:
             above = self._above[state] = self._found(state, self._automaton.tables.hint(state))
-            if len(self._above) > MAX_CACHED_ROWS:
+            if len(self._above) > MAX_CACHED_STATES:
                 self._above.popitem(last=False)
         return above
 
@@ -172,13 +158,6 @@ class Masks:
         after = {outcome: self._automaton.popped(stack, outcome) for outcome in dict.fromkeys(outcomes)}
         ranges[:, 2:4] = after[outcomes[0]] if len(after) == 1 else [after[outcome] for outcome in outcomes]
         return ranges
-
-    def _frozen(self, bits: Bits) -> MaskRow:
-        key = bits.tobytes()
-        row = self._by_bits.get(key)
-        if row is None:
-            row = self._by_bits[key] = freeze(bits, self._vocabulary.size)
-        return row
 
     def _without(self, row: MaskRow, tokens: list[Ints]) -> MaskRow:
         bits = row.bits_W.view(np.uint32).copy()
