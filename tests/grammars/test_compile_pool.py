@@ -136,7 +136,9 @@ def children() -> list[psutil.Process]:
     [("backend", "other"), ("workers", 0), ("max_waiting", -1), ("cache_bytes", 0), ("niceness", -1)],
 )
 def test_options_that_make_no_pool_are_refused(field: str, value: object) -> None:
-    with pytest.raises(InvalidRequestError, match=f"{field}: is .*(use one of espalier, llguidance, outlines-core|at least)"):
+    with pytest.raises(
+        InvalidRequestError, match=f"{field}: is .*(use one of espalier, llguidance, outlines-core|at least)"
+    ):
         PoolOptions(**{field: value})
 
 
