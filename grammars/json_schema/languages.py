@@ -12,11 +12,12 @@ from decimal import Decimal
 
 import numpy as np
 
-from grammars.json_schema import numeric, textual
+from grammars.json_schema import statements, textual
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.counted import Length
 from grammars.json_schema.fixed import Kind, format_automaton
-from grammars.json_schema.numeric import Above, Integral, MultipleOf, NumberAtom, OneOf, number_expression
+from grammars.json_schema.numeric import number_expression
+from grammars.json_schema.statements import Above, Integral, MultipleOf, NumberAtom, OneOf
 from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
 from grammars.regular import expressions as regular
 from grammars.regular.automaton import Automaton, build
@@ -83,7 +84,7 @@ class Languages:
 
     def canonical(self) -> tuple[int, int]:
         """The formulas of strings and of numbers in their one spelling."""
-        return self.strings.atom(textual.Canonical()), self.numbers.atom(numeric.Canonical())
+        return self.strings.atom(textual.Canonical()), self.numbers.atom(statements.Canonical())
 
     def spelling(self, formula: int) -> tuple[int, bool]:
         """A formula over strings without what it says of spelling, and whether that is the canonical one."""
@@ -161,10 +162,10 @@ class Languages:
         atoms = set()
         for part in self.numbers.conjuncts(formula):
             atom, positive = self.numbers.literal(part) or (None, False)
-            if not positive or not isinstance(atom, Integral | numeric.Canonical):
+            if not positive or not isinstance(atom, Integral | statements.Canonical):
                 return None
             atoms.add(atom)
-        if numeric.Canonical() in atoms:
+        if statements.Canonical() in atoms:
             return Kind.CANONICAL_NUMBER if len(atoms) == 1 else Kind.CANONICAL_INTEGER
         return Kind.INTEGER if atoms == {Integral(1)} else Kind.PLAIN_INTEGER
 

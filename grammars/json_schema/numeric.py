@@ -1,61 +1,26 @@
-"""What can be said of a number, and the expression of a formula over it.
+"""The expression of a formula over numbers.
 
-Positive statements and bounds become one bounded number each. Negated ones ("no multiple of 5") are taken within
-*plain* decimals, those without an exponent, on which they are exact. Invariant: every number that a formula spells
-satisfies it.
+Positive statements and bounds become one bounded number. Where something is denied ("no multiple of 5"), or
+alternatives are to hold together with something else, only *plain* decimals are written, those without an exponent.
+Invariant: every number that a formula spells satisfies it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
 
 from decoding.errors import UnsupportedConstraintError
+from grammars.json_schema.arithmetic import DecimalMachine
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.statements import Above, Canonical, Integral, MultipleOf, NumberAtom, OneOf
 from grammars.regular import expressions as regular
 from grammars.regular.numbers import Bounds, integer, number, short_decimal
 
 MAX_CONSTANT_DIGITS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Integral:
-    """An integer, written with at most so many zeros after a decimal point."""
-
-    zeros: int
-
-
-@dataclass(frozen=True, slots=True)
-class Above:
-    """Above `bound`, or equal to it where `inclusive`."""
-
-    bound: Decimal
-    inclusive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MultipleOf:
-    """An integral multiple of `divisor`."""
-
-    divisor: Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """Equal to `value`, which is written with at most so many zeros after a decimal point where it is integral."""
-
-    value: Decimal
-    zeros: int
-
-
-@dataclass(frozen=True, slots=True)
-class Canonical:
-    """Written without an exponent, without zeros at the end of a fraction, and not as minus zero."""
-
-
-NumberAtom = Integral | Above | MultipleOf | OneOf | Canonical
 Literal = tuple[NumberAtom, bool]
 """An atom, and whether it is asserted or denied."""
 
@@ -69,15 +34,11 @@ def number_expression(numbers: Formulas[NumberAtom], formula: int) -> regular.Ex
     is_conjunction, parts = numbers.parts(formula)
     if not is_conjunction:
         return regular.union(*(number_expression(numbers, part) for part in parts))
-    literals: list[Literal] = []
-    choices = []
-    for part in parts:
-        literal = numbers.literal(part)
-        if literal is None:
-            choices.append(number_expression(numbers, part))
-        else:
-            literals.append(literal)
-    return regular.intersection(*([_conjunction(literals)] if literals else []), *choices)
+    literals = [literal for part in parts if (literal := numbers.literal(part)) is not None]
+    is_denied = any(not asserted and not isinstance(atom, Above) for atom, asserted in literals)
+    if len(literals) == len(parts) and not is_denied:
+        return _conjunction(literals)
+    return regular.from_machine(DecimalMachine(numbers, formula))
 
 
 def holds(atom: NumberAtom, value: Decimal) -> bool:
@@ -108,15 +69,10 @@ def _conjunction(literals: list[Literal]) -> regular.Expression:
     bounds = _bounds(literals)
     zeros = [atom.zeros for atom, asserted in literals if asserted and isinstance(atom, Integral)]
     if zeros:
-        positive = integer(bounds, zeros=min(zeros))
-    elif bounds.multiple_of is None:
-        positive = number(bounds)
-    else:  # a double nearby may be no multiple
-        positive = regular.intersection(number(bounds), PLAIN)
-    denied = [_exactly(atom) for atom, asserted in literals if not asserted and not isinstance(atom, Above)]
-    if not denied:
-        return positive
-    return regular.intersection(positive, PLAIN, *(regular.complement(expression) for expression in denied))
+        return integer(bounds, zeros=min(zeros))
+    if bounds.multiple_of is None:
+        return number(bounds)
+    return regular.intersection(number(bounds), PLAIN)  # else a double nearby may be no multiple
 
 
 def _bounds(literals: list[Literal]) -> Bounds:
@@ -143,18 +99,6 @@ def _bounds(literals: list[Literal]) -> Bounds:
     )
 
 
-def _exactly(atom: NumberAtom) -> regular.Expression:
-    """All plain decimals of which the atom is true."""
-    match atom:
-        case Integral():
-            return number(Bounds(multiple_of=1))
-        case MultipleOf(divisor):
-            return number(Bounds(multiple_of=divisor))
-        case OneOf(value, _):
-            return number(Bounds(minimum=value, maximum=value))
-    raise AssertionError(atom)
-
-
 def _spelled(atom: OneOf) -> regular.Expression:
     value = atom.value
     if abs(value.adjusted()) > MAX_CONSTANT_DIGITS:
@@ -168,8 +112,7 @@ def _common_multiple(left: Fraction, right: Fraction) -> Fraction:
 
 
 PLAIN = short_decimal()
-"""Decimals without an exponent, so short that different values are read as different doubles: what is denied of the
-value is then also denied of the double that a text is read as."""
+"""Decimals without an exponent, so short that different values are read as different doubles."""
 _ENDS_IN_ZERO = regular.concat(regular.ANY_TEXT, regular.literal("."), regular.ANY_TEXT, regular.literal("0"))
 CANONICAL = regular.difference(PLAIN, regular.union(_ENDS_IN_ZERO, regular.literal("-0")))
 """Those of which no two are equal numbers."""
