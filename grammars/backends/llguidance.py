@@ -1,7 +1,7 @@
 """llguidance as a backend: its Earley parser over a lexer of derivatives, behind `Grammar` and `Matcher`.
 
 Invariant: a token is legal exactly where llguidance says so, end-of-sequence ids exactly where the text may end, and
-the work for one mask stays within `LIMITS`.
+the work for one mask stays within `LIMITS` and `MAX_MASK_S`.
 
 Known defects of llguidance 1.9.1, and what is done about them: after a mask, a rollback and another token, masks can be
 wrong in both directions, so that masks are computed on a copy (a few microseconds) and never on what is rolled back;
@@ -11,6 +11,7 @@ after an illegal token there is no rollback, so that tokens are tried first.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -26,12 +27,14 @@ LIMITS = LLParserLimits(
     max_items_in_row=2_000,
     initial_lexer_fuel=1_000_000,
     step_lexer_fuel=1_000_000,
-    step_max_items=1_000_000,  # about 50 ms
+    step_max_items=50_000,  # a mask of JSON by characters takes 8,000 at 49k tokens
     max_lexer_states=100_000,
     max_grammar_size=500_000,
     precompute_large_lexemes=True,
     verbose_errors=False,
 )
+MAX_MASK_S = 0.2
+"""Processor time of one mask; a matcher that needed more fails. `LIMITS` end a mask at about twice as much."""
 _PLACE = re.compile(r"^(at )?\d+\(\d+\): ")
 
 
@@ -163,16 +166,19 @@ class LlguidanceMatcher:
     def _computed(self) -> MaskRow:
         bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
         copy = self._matcher.deep_copy()
+        started = time.thread_time()
         copy.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         if copy.is_error():
             raise self._failed(copy.get_error())
+        if time.thread_time() - started > MAX_MASK_S:
+            raise self._failed("the grammar takes too long to follow; make it less ambiguous")
         try:
             return freeze(bits, self._vocabulary.size)
         except GrammarStateError as error:
             raise self._failed(str(error)) from error
 
     def _failed(self, message: str) -> GrammarStateError:
-        self._error = message.strip()
+        self._error = message.partition("\n")[0]  # what follows is about llguidance's inside
         return GrammarStateError(self._error)
 
     def _check(self) -> None:

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from lark import Lark
-from lark.exceptions import LarkError
+from lark.exceptions import LarkError, VisitError
 from lark.grammar import Rule
 from lark.lexer import PatternStr, TerminalDef
 
@@ -54,6 +54,8 @@ def read_lark(text: str, *, start: str = "start") -> LarkSyntax:
     try:
         read = Lark(text, start=start, parser="earley", maybe_placeholders=False)
     except LarkError as error:
+        if isinstance(error, VisitError) and isinstance(error.orig_exc, (MemoryError, RecursionError)):
+            raise error.orig_exc from None
         raise ConstraintError(FIELD, _told(error)) from error
     except (MemoryError, RecursionError):
         raise

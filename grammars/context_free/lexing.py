@@ -9,18 +9,21 @@ Invariant: of what passes, GBNF loses no text, and from no prefix of a Lark gram
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 from decoding.errors import ConstraintError
-from grammars.context_free.overlap import ByteSet, Overlaps
-from grammars.context_free.positions import MAX_POSITIONS, Positions, PositionSet, members
+from grammars.context_free.overlap import ByteSet, Overlaps, TooMuchWorkError
+from grammars.context_free.positions import Positions, PositionSet, members
 from grammars.context_free.syntax import FIELD, Syntax, Terminal, walk
 from grammars.context_free.terminals import TerminalChoice
 from grammars.regular.automaton import Automaton, build
-from grammars.regular.nodes import fingerprint
+from grammars.regular.charset import CharSet
+from grammars.regular.nodes import Chars, Expression, Text, fingerprint
 
 MAX_ROUNDS = 12
-"""Terminals are broken one level at a time; after so many times, or at too many places, every character is one."""
+"""Terminals are broken one level at a time; after so many times, or too much work, every character is one."""
+MAX_SHARED = 50
 
 
 class _Lexer:
@@ -52,6 +55,21 @@ class _Lexer:
             found |= self._overlaps.first_bytes(kind)
         return found
 
+    def most_shared(self) -> int:
+        """No text is a word of more terminals that can stand at one place (one more than the graph's degeneracy)."""
+        sharing: dict[int, set[int]] = {kind: set() for kind in self.kinds}
+        for one, others in enumerate(self.together):
+            for other in members(others):
+                if self._share(one, other):
+                    sharing[self.kinds[one]].add(self.kinds[other])
+        most = 0
+        while sharing:
+            kind = min(sharing, key=lambda kind: len(sharing[kind]))
+            most = max(most, len(sharing[kind]))  # itself is among them
+            for other in sharing.pop(kind) - {kind}:
+                sharing[other].discard(kind)
+        return most
+
     def _share(self, one: int, other: int) -> bool:
         return self._overlaps.meeting(self.kinds[one], self.kinds[other]).is_shared
 
@@ -59,22 +77,23 @@ class _Lexer:
 def without_losses(syntax: Syntax) -> Syntax:
     """The same texts, with terminals as large as no reading of a text is lost to a longer word."""
     choice = TerminalChoice(syntax)
-    for _ in range(MAX_ROUNDS):
-        chosen = choice.syntax()
-        nodes = itertools.chain.from_iterable(map(walk, chosen.rules.values()))
-        if sum(isinstance(node, Terminal) for node in nodes) > MAX_POSITIONS:
-            break
-        greedy = _greedy_terminals(chosen)
-        if not greedy:
-            return chosen
-        choice.break_up(greedy)
+    with contextlib.suppress(TooMuchWorkError):
+        for _ in range(MAX_ROUNDS):
+            chosen = choice.syntax()
+            lexer = _Lexer(chosen)
+            greedy = _greedy_terminals(lexer)
+            if not greedy:
+                _check_sharing(lexer.most_shared())
+                return chosen
+            choice.break_up(greedy)
     choice.break_all()
-    return choice.syntax()
+    chosen = choice.syntax()
+    _check_sharing(_most_classes(chosen))
+    return chosen
 
 
-def _greedy_terminals(syntax: Syntax) -> list[Terminal]:
+def _greedy_terminals(lexer: _Lexer) -> list[Terminal]:
     """Terminals that go on where another one, or they themselves, should have ended."""
-    lexer = _Lexer(syntax)
     greedy: set[int] = set()
     for position, follow in enumerate(lexer.positions.follow):
         next_bytes = lexer.first_bytes(follow)
@@ -89,8 +108,16 @@ def check_endings(syntax: Syntax, skipped: frozenset[Terminal]) -> None:
 
     ``skipped`` are the places in the rules from which every place after them can be reached as well.
     """
-    lexer = _Lexer(syntax)
+    try:
+        _check_endings(_Lexer(syntax), skipped)
+    except TooMuchWorkError:
+        message = "has too many terminals, or too large ones, to see which can follow which; make them fewer or simpler"
+        raise ConstraintError(FIELD, message) from None
+
+
+def _check_endings(lexer: _Lexer, skipped: frozenset[Terminal]) -> None:
     terminals = lexer.positions.terminals
+    _check_sharing(lexer.most_shared())
     longer = [_continued(lexer, position) for position in range(len(terminals))]
     skips = sum(1 << position for position, terminal in enumerate(terminals) if terminal in skipped)
 
@@ -107,6 +134,31 @@ def check_endings(syntax: Syntax, skipped: frozenset[Terminal]) -> None:
                     f" text, so that the start of {terminals[other].name} is always read as a longer terminal; let one"
                     " of them begin or end with something else",
                 )
+
+
+def _most_classes(syntax: Syntax) -> int:
+    """Of terminals of one character, how many there are for the same one at most."""
+    nodes = itertools.chain.from_iterable(map(walk, syntax.rules.values()))
+    sets = {_charset(node.expression) for node in nodes if isinstance(node, Terminal)}
+    edges = sorted(
+        edge for charset in sets for first, last in charset.ranges() for edge in ((first, 1), (last + 1, -1))
+    )
+    return max(itertools.accumulate(change for _, change in edges), default=0)
+
+
+def _charset(expression: Expression) -> CharSet:
+    if isinstance(expression, Text):
+        return CharSet.of(expression.text)
+    assert isinstance(expression, Chars)
+    return expression.charset
+
+
+def _check_sharing(most: int) -> None:
+    """The work for a byte of a text grows with the number of terminals that it can be a word of."""
+    if most > MAX_SHARED:
+        raise ConstraintError(
+            FIELD, f"has {most} terminals of which a text can be any, at the same place; the limit is {MAX_SHARED}"
+        )
 
 
 def _continued(lexer: _Lexer, position: int) -> ByteSet:

@@ -1,6 +1,6 @@
 """How the words of two terminals meet: as equals, or one as the beginning of another.
 
-Invariant: where an answer takes too much work it is the cautious one, that words meet in every way.
+Invariant: answers are exact, and the work for all of them together is bounded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from grammars.regular.automaton import Automaton
 ByteSet = int
 """Bit b stands for byte b."""
 
-ALL_BYTES: ByteSet = (1 << 256) - 1
-MAX_STATE_PAIRS = 20_000
-"""Pairs of states that are looked at for one pair of terminals; more get the cautious answer."""
+MAX_WORK = 1_000_000
+"""Pairs of moves that are looked at, and NEW_STATE for every state that is built."""
+NEW_STATE = 100
+
+
+class TooMuchWorkError(Exception):
+    """A question about terminals takes more work than is worth it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +36,17 @@ class Meeting:
     extends: ByteSet
 
 
-_CAUTIOUS = Meeting(is_shared=True, extends=ALL_BYTES)
-
-
 class Overlaps:
-    """Answers about pairs of terminals, each computed once; terminals are numbered as their automata are given."""
+    """Answers about pairs of terminals, each computed once; terminals are numbered as their automata are given.
+
+    All methods raise TooMuchWorkError.
+    """
 
     def __init__(self, automata: Sequence[Automaton]) -> None:
         self._automata = automata
         self._steps: list[dict[int, tuple[tuple[ByteSet, int], ...]]] = [{} for _ in automata]
         self._meetings: dict[tuple[int, int], Meeting] = {}
+        self._work_left = MAX_WORK
 
     def first_bytes(self, terminal: int) -> ByteSet:
         """Bytes that a word of the terminal starts with."""
@@ -51,11 +56,7 @@ class Overlaps:
         """How words of ``one`` meet words of ``other``."""
         found = self._meetings.get((one, other))
         if found is None:
-            try:
-                found = self._met(one, other)
-            except GrammarStateError:  # too many states, or too much work for one
-                found = _CAUTIOUS
-            self._meetings[one, other] = found
+            found = self._meetings[one, other] = self._met(one, other)
         return found
 
     def _met(self, one: int, other: int) -> Meeting:
@@ -68,14 +69,14 @@ class Overlaps:
             if left.accepting(pair[0]):
                 is_shared |= right.accepting(pair[1])
                 extends |= self._alive(other, pair[1])
-            for left_bytes, left_after in self._moves(one, pair[0]):
-                for right_bytes, right_after in self._moves(other, pair[1]):
+            left_moves, right_moves = self._moves(one, pair[0]), self._moves(other, pair[1])
+            self._spend(1 + len(left_moves) * len(right_moves))
+            for left_bytes, left_after in left_moves:
+                for right_bytes, right_after in right_moves:
                     after = (left_after, right_after)
                     if left_bytes & right_bytes and after not in seen:
                         seen.add(after)
                         pending.append(after)
-            if len(seen) > MAX_STATE_PAIRS:
-                return _CAUTIOUS
         return Meeting(is_shared=is_shared, extends=extends)
 
     def _alive(self, terminal: int, state: int) -> ByteSet:
@@ -87,8 +88,15 @@ class Overlaps:
     def _moves(self, terminal: int, state: int) -> tuple[tuple[ByteSet, int], ...]:
         known = self._steps[terminal]
         if state not in known:
-            known[state] = tuple(
-                (sum(1 << int(byte) for byte in members), after)
-                for members, after in self._automata[terminal].moves(state)
-            )
+            self._spend(NEW_STATE)
+            try:
+                moves = self._automata[terminal].moves(state)
+            except GrammarStateError as error:  # too many states, or too much work for one
+                raise TooMuchWorkError from error
+            known[state] = tuple((sum(1 << int(byte) for byte in members), after) for members, after in moves)
         return known[state]
+
+    def _spend(self, work: int) -> None:
+        self._work_left -= work
+        if self._work_left < 0:
+            raise TooMuchWorkError

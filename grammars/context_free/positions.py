@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from decoding.errors import ConstraintError
+from grammars.context_free.overlap import TooMuchWorkError
 from grammars.context_free.syntax import (
-    FIELD,
     Choice,
     Node,
     Reference,
@@ -27,6 +26,8 @@ PositionSet = int
 """Bit p stands for position p."""
 
 MAX_POSITIONS = 2_000
+MAX_PAIRS = 300_000
+"""Pairs of positions that can stand at the same place."""
 
 
 class Positions:
@@ -39,12 +40,12 @@ class Positions:
     """
 
     def __init__(self, syntax: Syntax) -> None:
-        """Raises ConstraintError where there are more than MAX_POSITIONS."""
+        """Raises TooMuchWorkError where there are more than MAX_POSITIONS."""
         self._rules = syntax.rules
         nodes = [node for body in syntax.rules.values() for node in walk(body)]
         self.terminals = [node for node in nodes if isinstance(node, Terminal)]
         if len(self.terminals) > MAX_POSITIONS:
-            raise ConstraintError(FIELD, f"has more than {MAX_POSITIONS} places for terminals; make it smaller")
+            raise TooMuchWorkError
         self._index = {node: position for position, node in enumerate(self.terminals)}
         users: dict[str, set[str]] = {name: set() for name in syntax.rules}
         for name, body in syntax.rules.items():
@@ -63,12 +64,17 @@ class Positions:
         """For each position, those where a word can begin at the same place of a text.
 
         ``share(p, q)`` tells whether the terminals of two positions have a word in common. It holds that words
-        end only where all that began with them and are equal so far can end.
+        end only where all that began with them and are equal so far can end. Raises TooMuchWorkError.
         """
         together: list[PositionSet] = [0] * len(self.terminals)
+        met: set[tuple[PositionSet, PositionSet]] = set()
         pending: list[tuple[int, int]] = []
+        num_pairs = 0
 
         def meet(ones: PositionSet, others: PositionSet) -> None:
+            if (ones, others) in met:  # few sets follow many positions
+                return
+            met.add((ones, others))
             for one in members(ones):
                 new = others & ~together[one]
                 together[one] |= new
@@ -76,6 +82,9 @@ class Positions:
 
         meet(self.first, self.first)
         while pending:
+            num_pairs += 1
+            if num_pairs + len(pending) > MAX_PAIRS:
+                raise TooMuchWorkError
             one, other = pending.pop()
             if one == other or share(one, other):
                 meet(self.follow[one], self.follow[other])

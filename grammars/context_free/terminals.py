@@ -153,16 +153,17 @@ def non_empty(expression: e.Expression) -> e.Expression:
             return expression
         case n.Union(operands=operands):
             return e.union(*map(non_empty, operands))
-        case n.Repeat(operands=(n.Chars() | n.Text() as body,), least=0, most=most):
+        case n.Repeat(operands=(body,), least=0, most=most) if _is_solid(body):
             return e.repeat(body, 1, most)
-        case n.Concat(operands=operands) if any(isinstance(part, n.Chars) or _has_letters(part) for part in operands):
+        case n.Concat(operands=operands) if any(map(_is_solid, operands)):
             return expression
         case _:
             return e.intersection(expression, e.length(1))
 
 
-def _has_letters(expression: e.Expression) -> bool:
-    return isinstance(expression, n.Text) and expression.text != ""
+def _is_solid(expression: e.Expression) -> bool:
+    """Without the empty text, as can be seen at once."""
+    return isinstance(expression, n.Chars) or (isinstance(expression, n.Text) and expression.text != "")
 
 
 def _combined(node: Node, parts: list[e.Expression]) -> e.Expression | None:

@@ -29,7 +29,7 @@ from grammars.compiling.messages import shared_objects, unpack
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.process import WorkerTimeoutError
 from grammars.compiling.result import CompiledConstraint, CompilerCrashError
-from grammars.constraint import ConstraintKind, ConstraintSpec
+from grammars.constraint import ConstraintKind, ConstraintSpec, Notation
 from grammars.limits import ConstraintLimits
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary
@@ -245,6 +245,17 @@ async def test_an_exploding_automaton_of_outlines_core_is_killed() -> None:
         await pool.compile(command("[a-z]{3}"))
 
 
+async def test_a_template_of_lark_that_never_ends_is_stopped() -> None:
+    spec = ConstraintSpec(
+        kind=ConstraintKind.GRAMMAR, text="start: _t{A}\n_t{x}: _t{_t{x}}\nA: /a/", notation=Notation.LARK
+    )
+    async with CompilePool(TRIE, PoolOptions(workers=1, limits=ConstraintLimits(cpu_s=2))) as pool:
+        with pytest.raises(ConstraintError, match=r"processor time|MiB"):
+            await pool.compile(spec)
+        compiled = await pool.compile(ConstraintSpec(kind=ConstraintKind.GRAMMAR, text='root ::= "a"'))
+    assert unpack(compiled.packed, shared_objects(TRIE)).matcher().forced(9) == b"a"
+
+
 async def test_other_constraints_go_on_beside_a_runaway(open_pool, log: Log) -> None:
     async with open_pool(ConstraintLimits(wall_s=5), workers=2) as pool:
         runaway = asyncio.create_task(pool.compile(command("spin")))
@@ -399,7 +410,7 @@ def test_workers_die_with_a_parent_that_is_killed(compilers: ModuleType, tmp_pat
         import psutil
         from test_only_compilers import by_command
         from grammars.compiling.pool import CompilePool, PoolOptions
-        from grammars.constraint import ConstraintKind, ConstraintSpec
+        from grammars.constraint import ConstraintKind, ConstraintSpec, Notation
         from grammars.matching.trie import TokenTrie
         from grammars.vocabulary import Vocabulary
 

@@ -172,6 +172,25 @@ def test_a_mask_that_takes_too_much_work_fails_its_own_matcher_only(vocabulary, 
     assert compiled.matcher().is_accepting is False
 
 
+def test_a_mask_that_takes_too_long_fails_its_own_matcher_only(vocabulary, monkeypatch):
+    matcher = grammar(vocabulary, EXPRESSION).matcher()
+    with monkeypatch.context() as patch:
+        patch.setattr(llguidance, "MAX_MASK_S", -1.0)
+        with pytest.raises(GrammarStateError, match="too long to follow"):
+            matcher.mask()
+    with pytest.raises(GrammarStateError, match="too long to follow"):
+        matcher.advance(ord("1"))
+    assert grammar(vocabulary, EXPRESSION).matcher().mask().num_legal > 1
+
+
+@pytest.mark.parametrize("number", [60, 1500])
+def test_a_very_ambiguous_grammar_is_refused(vocabulary, number):
+    """Each character is a word of every terminal, so that work would grow with the square of their number."""
+    branches = " | ".join(f"[^\\u{0x4E00 + index:04x}] y" for index in range(number))
+    with pytest.raises(ConstraintError, match=r"has \d+ terminals .* the limit is 50"):
+        grammar(vocabulary, f'root ::= "a" x\nx ::= {branches}\ny ::= "!" | x | "(" y ")"')
+
+
 @pytest.mark.parametrize(
     "pattern", ["(ab|a)*c?", "a(\\.a+)?", "[é🙂]{1,3}!?", "(?!ab$)[ab]{2,4}", "\\w+(?: \\w+){0,2}", "a{0,3}(b|aa)"]
 )

@@ -27,6 +27,10 @@ def schema(value):
     return {"text": "ab", "constraint": Constraint(json_schema=value if isinstance(value, str) else json.dumps(value))}
 
 
+def grammar(text, **options):
+    return {"text": "ab", "constraint": Constraint(grammar=common_pb2.Grammar(text=text, **options))}
+
+
 def bad_words(*words):
     return sampling(bad_words=pb.BadWords(words=words))
 
@@ -95,6 +99,30 @@ REQUESTS = {
     "regex does not parse": ({"text": "ab", "constraint": Constraint(regex="(a")}, "constraint.regex", ""),
     "regex too long": ({"text": "ab", "constraint": Constraint(regex="a" * 20_000)}, "constraint.regex", "bytes"),
     "no choices": ({"text": "ab", "constraint": Constraint(choices=common_pb2.Choices())}, "constraint.choices", "one"),
+    "grammar with an undefined rule": (
+        grammar('root ::= "a"\nx ::= [b] digit'),
+        "constraint.grammar",
+        "uses the rule 'digit' in 'x' (line 2), but does not define it",
+    ),
+    "grammar without an end": (grammar('root ::= "a" root'), "constraint.grammar", "never ends in the rule 'root'"),
+    "grammar without its start": (grammar("a ::= [a]", start="b"), "constraint.grammar", "its rules are 'a'"),
+    "grammar 30,000 levels deep": (
+        grammar("root ::= " + "(" * 30_000 + '"a"' + ")" * 30_000),
+        "constraint.grammar",
+        "more than 50 deep (line 1)",
+    ),
+    "grammar too large": (grammar("root ::= [a]" + " " * (1 << 16)), "constraint.grammar", "bytes; the limit is"),
+    "grammar that no lexer can read": (
+        grammar('start: A "b"\nA: /[a-z]+/', notation=common_pb2.GRAMMAR_NOTATION_LARK),
+        "constraint.grammar",
+        'can never put "b" after A',
+    ),
+    "grammar that reads files": (
+        grammar("start: A\n%import .secret.A", notation=common_pb2.GRAMMAR_NOTATION_LARK),
+        "constraint.grammar",
+        "imports more than terminals of common (line 2)",
+    ),
+    "unknown ready grammar": (grammar("@yaml"), "constraint.grammar", "use @json"),
     "white space of a regex": (
         {"text": "ab", "constraint": Constraint(regex="a", whitespace=common_pb2.WHITESPACE_POLICY_SPACED)},
         "constraint.whitespace",

@@ -69,8 +69,12 @@ class _Trial:
             case ("seq", *parts):
                 return self.after(parts, {at})
             case ("repeat", least, most, body):
-                counts = range(least, (least + self.size if most is None else most) + 1)
-                return frozenset().union(*(self.after([body] * count, {at}) for count in counts))
+                found, places = set(), frozenset({at})
+                for count in range((least + self.size if most is None else most) + 1):
+                    if count >= least:
+                        found |= places
+                    places = self.after([body], places)
+                return frozenset(found)
         raise AssertionError(node)
 
     def after(self, parts: list[tuple], places: set[int]) -> frozenset[int]:
@@ -91,10 +95,12 @@ class _Trial:
             case ("or", *branches):
                 return any(self.begun(branch, at) for branch in branches)
             case ("seq", *parts):
-                befores = [self.after(parts[:count], {at}) for count in range(len(parts) + 1)]
-                return self.size in befores[-1] or any(
-                    self.begun(part, place) for part, before in zip(parts, befores, strict=False) for place in before
-                )
+                places = {at}
+                for part in parts:
+                    if any(self.begun(part, place) for place in places):
+                        return True
+                    places = self.after([part], places)
+                return self.size in places
             case ("repeat", least, most, body):
                 return self.begun(("seq", *[body] * (least + self.size if most is None else most)), at)
         raise AssertionError(node)

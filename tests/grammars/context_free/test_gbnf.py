@@ -5,7 +5,8 @@ import pytest
 from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.context_free.gbnf import MAX_COUNT, MAX_NESTING, read_gbnf
 from grammars.context_free.lexing import without_losses
-from grammars.context_free.syntax import Terminal, walk
+from grammars.context_free.recursion import repetitions
+from grammars.context_free.syntax import Syntax, Terminal, walk
 from grammars.regular.automaton import build
 
 LLAMA_JSON = r"""
@@ -54,6 +55,7 @@ ws ::= | " " | "\n" [ \t]{0,20}
         ('root ::= "a"{2} "b"{1,} "c"{0,2} "d"?', ["aab", "aabbccd"], ["ab", "aa", "aabccc"]),
         ("root ::= x-1_y\nx-1_y ::= [0-9]", ["7"], ["x"]),
         ('root ::= root "a" | "b"', ["b", "baaa"], ["a", "ab"]),
+        ('root ::= "a" (""*)+ b | ("" | "x"?){2}\nb ::= b | "b"', ["ab", "", "x", "xx"], ["a", "xxx"]),
         ('root ::= "(" root ")" root | ""', ["", "()(())"], ["(", "())"]),
         ('root ::= expr\nexpr ::= expr "+" expr | [0-9]', ["1", "1+2+3"], ["+", "1+"]),
         ('root ::= "ab" "cd" | "abc" "e"', ["abcd", "abce"], ["abc", "abcde"]),
@@ -122,7 +124,8 @@ def test_token_literals_are_refused_by_name(token):
 
 
 def names(grammar: str) -> set[str]:
-    syntax = without_losses(read_gbnf(grammar, max_nodes=1000))
+    read = read_gbnf(grammar, max_nodes=1000)
+    syntax = without_losses(Syntax(rules=repetitions(read.rules), start=read.start))
     return {node.name for body in syntax.rules.values() for node in walk(body) if isinstance(node, Terminal)}
 
 
@@ -135,11 +138,23 @@ def test_a_string_of_json_is_one_terminal():
 
 def test_what_would_lose_a_reading_is_broken():
     assert names('root ::= [a-z]+ "b"') == {'[a-z] "b"'}
-    assert names('root ::= [a-z]+ "b" root | "!"') == {"[a-z]", '"b"', '"!"'}
+    assert names('root ::= [a-z]+ "b" root "!" | "!"') == {"[a-z]", '"b"', '"!"'}
     assert names('root ::= "ab" root "cd" | "abc"') == {'"ab"', '"cd"', '"abc"'}
 
 
-@pytest.mark.parametrize("length", [30, 350])
+def test_recursion_at_one_end_is_repetition(grammar_of, accepts):
+    """Levels of right recursion would count against llguidance's limits."""
+    right = "root ::= [0-9] root | [ab] root | inner\ninner ::= x inner | [xy]\nx ::= [xyz]"
+    assert len(names(right)) == 1
+    assert accepts(grammar_of(right), "1a" * 2000 + "zzy")
+    left = 'root ::= root "," item | item\nitem ::= "(" item ")" | [a-z]'
+    assert accepts(grammar_of(left), ",".join(["((a))"] * 1000))
+    both = 'root ::= "a" root "b" | "a" root | "c"'
+    assert accepts(grammar_of(both), "aaacb")
+    assert not accepts(grammar_of(both), "acbb")
+
+
+@pytest.mark.parametrize("length", [30, 300])
 def test_a_long_chain_of_rules(grammar_of, accepts, length):
     rules = [f'r{number} ::= "a" r{number + 1} | "b"' for number in range(length)]
     compiled = grammar_of("\n".join(["root ::= r0", *rules, f'r{length} ::= "c"']))

@@ -14,6 +14,8 @@ from grammars.vocabulary import Vocabulary
 
 CHARACTERS = "abé"
 PIECES = ("a", "b", "é", "aa", "ab", "ba", "bb", "aab", "bé")
+VISITED = (0, 1, 2, 3, 9)
+"""Tokens that are advanced over: a, b, é, aa, and the first half of é."""
 EOS = len(PIECES) + 2
 VOCABULARY = Vocabulary(
     tokens=(*(piece.encode() for piece in PIECES), b"\xc3", b"\xa9", b""),
@@ -113,7 +115,7 @@ def test_masks_equal_trying_each_token(rules, twin, grammar_of):
         assert legal == expected | ({EOS} if is_text else set()), prefix
         assert matcher.only_end() == (legal == {EOS})
         if len(prefix) < 2:
-            for token in expected:
+            for token in expected.intersection(VISITED):
                 matcher.advance(token)
                 visit(prefix + VOCABULARY.tokens[token])
                 matcher.rollback(1)
