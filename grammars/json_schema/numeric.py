@@ -7,6 +7,7 @@ Invariant: every number that a formula spells satisfies it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from math import gcd, lcm
@@ -31,6 +32,11 @@ def number_expression(numbers: Formulas[NumberAtom], formula: int) -> regular.Ex
         return number()
     if formula == FALSE:
         return regular.EMPTY
+    constants = numbers.fold(formula, _constants, _join_constants)
+    if constants is not None:
+        is_canonical = numbers.atom(Canonical()) in numbers.conjuncts(formula)
+        true = [atom for atom in constants if _is_true(numbers, formula, atom.value)]
+        return regular.union(*(_spelled(replace(atom, zeros=0) if is_canonical else atom) for atom in true))
     is_conjunction, parts = numbers.parts(formula)
     if not is_conjunction:
         return regular.union(*(number_expression(numbers, part) for part in parts))
@@ -57,15 +63,27 @@ def holds(atom: NumberAtom, value: Decimal) -> bool:
     raise AssertionError(atom)
 
 
+def _constants(atom: NumberAtom, asserted: bool) -> frozenset[OneOf] | None:
+    """A finite set that holds every number of which a statement is true, where that shows on its face."""
+    return frozenset((atom,)) if asserted and isinstance(atom, OneOf) else None
+
+
+def _join_constants(is_conjunction: bool, parts: list[frozenset[OneOf] | None]) -> frozenset[OneOf] | None:
+    finite = [part for part in parts if part is not None]
+    if is_conjunction:
+        return min(finite, key=len) if finite else None
+    return frozenset().union(*finite) if len(finite) == len(parts) else None
+
+
+def _is_true(numbers: Formulas[NumberAtom], formula: int, value: Decimal) -> bool:
+    return numbers.substitute(formula, lambda atom: int(holds(atom, value)), {}) == TRUE
+
+
 def _conjunction(literals: list[Literal]) -> regular.Expression:
     spoken: list[Literal] = [(atom, asserted) for atom, asserted in literals if not isinstance(atom, Canonical)]
     if len(spoken) < len(literals):
         assert all(asserted for atom, asserted in literals if isinstance(atom, Canonical))
         return regular.intersection(_conjunction(spoken), CANONICAL) if spoken else CANONICAL
-    for atom, asserted in literals:
-        if asserted and isinstance(atom, OneOf):
-            others = all(holds(other, atom.value) == wanted for other, wanted in literals)
-            return _spelled(atom) if others else regular.EMPTY
     bounds = _bounds(literals)
     zeros = [atom.zeros for atom, asserted in literals if asserted and isinstance(atom, Integral)]
     if zeros:

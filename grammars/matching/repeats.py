@@ -46,7 +46,7 @@ class Repeats:
             if self._automaton.remembering(partial.node).closing is not None:
                 continue
             rivals = memory.rivals(partial)
-            if rivals and self._words.to_come(configuration, partial.node) <= len(rivals):
+            if rivals and not self._words.are_more(len(rivals), configuration, partial.node):
                 return True
         return False
 

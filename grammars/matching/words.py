@@ -3,7 +3,7 @@
 Every live beginning of a word becomes at least one word, and different beginnings of one length become different ones.
 So it is enough to go on byte by byte, all beginnings at once, until they are many or have all ended.
 
-Invariant: never counts more words than there are, and exactly where there are at most `MAX_COUNTED`.
+Invariant: a count is never larger than the number of words, and exact where all beginnings have ended.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from decoding.errors import GrammarStateError
 from grammars.matching.automaton import Configuration, PushdownAutomaton
 from grammars.matching.tables import NO_OUTCOME
 
-MAX_COUNTED = 4096
-"""Counting stops where there are more."""
+FREE = 1 << 30
+"""Ways of a word that is not remembered: it is free to come."""
 MAX_LENGTH = 1 << 16
 """Words that are longer in bytes are not counted out."""
 
@@ -28,29 +28,33 @@ class Words:
     def __init__(self, automaton: PushdownAutomaton) -> None:
         self._automaton = automaton
         self._counts: dict[tuple[Configuration, int], int] = {}
+        self._exact: set[tuple[Configuration, int]] = set()
+        self._codes: dict[int, list[tuple[int, int]]] = {}
 
-    def to_come(self, configuration: Configuration, word: int) -> int:
-        """The number of ways to end the word begun with stack ``word``, or `MAX_COUNTED` + 1 where there are more.
+    def are_more(self, than: int, configuration: Configuration, word: int) -> bool:
+        """Whether there are more than so many ways to end the word begun with stack ``word``.
 
-        A word that is not remembered counts as more: it is free to come. White space that does not count makes no ways
-        of its own.
+        A word that is not remembered makes for many. White space that does not count makes no ways of its own.
         """
         key = (configuration, word)
-        known = self._counts.get(key)
-        if known is None:
-            known = self._counts[key] = self._counted(configuration, word)
-        return known
+        known = self._counts.get(key, 0)
+        if known <= than and key not in self._exact:
+            known = self._counts[key] = self._counted(than, key)
+        return known > than
 
-    def _counted(self, configuration: Configuration, word: int) -> int:
+    def _counted(self, than: int, key: tuple[Configuration, int]) -> int:
+        """The number of ways, exactly where it is at most ``than``."""
+        configuration, word = key
         beginnings = Counter({configuration: 1})
         ended = 0
         for _ in range(MAX_LENGTH):
             beginnings, ways = self._one_byte_on(beginnings, word)
             ended += ways
-            if ended + beginnings.total() > MAX_COUNTED:
-                return MAX_COUNTED + 1
             if not beginnings:
+                self._exact.add(key)
                 return ended
+            if ended + beginnings.total() > than:
+                return ended + beginnings.total()
         raise GrammarStateError(f"a word that must not come again goes on for more than {MAX_LENGTH} bytes")
 
     def _one_byte_on(self, beginnings: Counter[Configuration], word: int) -> tuple[Counter[Configuration], int]:
@@ -62,13 +66,21 @@ class Words:
             outcome = self._automaton.final(state)
             if outcome != NO_OUTCOME:
                 ended += ways * self._end(stack, outcome, word, longer, ways)
-            codes, counts = np.unique(self._automaton.tables.rows[state], return_counts=True)
-            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            for code, count in self._summary(state):
                 if code > 0:
                     longer[Configuration(code, stack)] += ways * count
-                elif code < 0:
+                else:
                     ended += ways * count * self._after(code, stack, word, longer, ways * count)
         return longer, ended
+
+    def _summary(self, state: int) -> list[tuple[int, int]]:
+        """The live codes of a row, and how many bytes have each."""
+        summary = self._codes.get(state)
+        if summary is None:
+            codes, counts = np.unique(self._automaton.tables.rows[state], return_counts=True)
+            summary = [pair for pair in zip(codes.tolist(), counts.tolist(), strict=True) if pair[0]]
+            self._codes[state] = summary
+        return summary
 
     def _after(self, code: int, stack: int, word: int, longer: Counter[Configuration], ways: int) -> int:
         tables = self._automaton.tables
@@ -84,4 +96,4 @@ class Words:
         if stack != word:
             longer[self._automaton.popped(stack, outcome)] += ways
             return 0
-        return 1 if outcome < self._automaton.remembering(stack).outcomes else MAX_COUNTED + 1
+        return 1 if outcome < self._automaton.remembering(stack).outcomes else FREE

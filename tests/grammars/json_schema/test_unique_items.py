@@ -27,6 +27,8 @@ RECORDS = {**UNIQUE, "items": {"type": "object", "properties": {"a": {"type": "s
         ({**UNIQUE, "items": {"type": "string"}}, '["a","\\u0061"]', False),
         ({**UNIQUE, "items": {"type": "number"}}, "[1.5,1.25]", True),
         ({**UNIQUE, "items": {"type": "number"}}, "[1.5,1.50]", False),
+        ({**UNIQUE, "items": {"enum": [4, 5]}}, "[4,5]", True),
+        ({**UNIQUE, "items": {"enum": [4, 5]}}, "[4,4.0]", False),
         ({**UNIQUE, "items": {"enum": ["x", "y"]}, "minItems": 2}, '["y","x"]', True),
         (RECORDS, '[{"a":"x"},{"a":"x","b":1},{"b":1}]', True),
         (RECORDS, '[{"a":"x","b":1},{ "a": "x",\n "b": 1 }]', False),
