@@ -10,6 +10,9 @@ from typing import Protocol
 
 from decoding.masks import MaskRow
 
+MAX_BRANCHES = 16
+"""More alternatives than this are not few."""
+
 
 class Matcher(Protocol):
     """The constraint's state along one sample. Errors are sticky: a failed matcher fails its own request only."""
@@ -49,6 +52,19 @@ class Matcher(Protocol):
 
     def forced(self, limit: int) -> bytes:
         """The bytes, at most ``limit``, that every completion starts with from here."""
+        ...
+
+    def branches(self, limit: int) -> tuple[bytes, ...]:
+        """The few texts that the next choice leaves, each at most ``limit`` bytes, ascending.
+
+        Every completion starts with exactly one of them, unless it ends where they part. Each is the text forced from
+        here, a byte that may come next, and what is forced after it, up to the next choice, a possible end, or
+        ``limit``. They start with different bytes behind the forced text; a single one is all that may come.
+
+        Empty where no text may come, where more than `MAX_BRANCHES` may, and where telling takes too much work, so that
+        nothing follows from an empty answer. Costs at most a few masks and leaves the matcher as it was, its bounds of
+        work included.
+        """
         ...
 
 

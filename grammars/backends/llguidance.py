@@ -20,6 +20,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from decoding.errors import ConstraintError, GrammarStateError
 from decoding.masks import MaskRow, num_words
+from grammars.backends.branching import branches_of
 from grammars.matching.rows import freeze
 from grammars.vocabulary import Vocabulary
 
@@ -162,6 +163,11 @@ class LlguidanceMatcher:
         if self.is_accepting:
             return b""
         return bytes(self._matcher.compute_ff_bytes()[:limit])
+
+    def branches(self, limit: int) -> tuple[bytes, ...]:
+        """The few texts that the next choice leaves, see `grammars.protocol.Matcher`."""
+        self._check()
+        return branches_of(self, self._vocabulary, limit)
 
     def _computed(self) -> MaskRow:
         bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)

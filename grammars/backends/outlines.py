@@ -19,6 +19,7 @@ from outlines_core.json_schema import build_regex_from_schema
 
 from decoding.errors import ConstraintError, GrammarStateError, UnsupportedConstraintError
 from decoding.masks import MaskRow
+from grammars.backends.branching import branches_of
 from grammars.backends.outlines_schema import unenforced_keywords
 from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword, Whitespace
 from grammars.vocabulary import Vocabulary
@@ -78,7 +79,7 @@ class OutlinesGrammar:
     def __init__(self, *, key: str, index: Index, vocabulary: Vocabulary) -> None:
         self._key = key
         self._index = index
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._rows: dict[State, MaskRow] = {}
         _, (binary,) = index.__reduce__()
         self._index_bytes = len(binary)
@@ -108,32 +109,32 @@ class OutlinesGrammar:
 
     def allowed(self, state: State) -> list[int]:
         """The legal tokens that add text."""
-        eos_ids = self._vocabulary.eos_ids
+        eos_ids = self.vocabulary.eos_ids
         return [token for token in self._index.get_allowed_tokens(state) or () if token not in eos_ids]
 
     def next_state(self, state: State, token: int) -> State | None:
         """The state after a token that adds text; None where it is illegal."""
-        return None if token in self._vocabulary.eos_ids else self._index.get_next_state(state, token)
+        return None if token in self.vocabulary.eos_ids else self._index.get_next_state(state, token)
 
     def row(self, state: State) -> MaskRow:
         """The legal tokens, computed once per state."""
         row = self._rows.get(state)
         if row is None:
-            legal = [*self.allowed(state), *(self._vocabulary.eos_ids if self.accepts(state) else ())]
+            legal = [*self.allowed(state), *(self.vocabulary.eos_ids if self.accepts(state) else ())]
             if not legal:
                 raise GrammarStateError("outlines-core leaves no legal token here")
-            row = self._rows[state] = MaskRow.from_ids(legal, self._vocabulary.size)
+            row = self._rows[state] = MaskRow.from_ids(legal, self.vocabulary.size)
         return row
 
     def ends(self, token: int) -> bool:
         """Whether ``token`` ends a text."""
-        return token in self._vocabulary.eos_ids
+        return token in self.vocabulary.eos_ids
 
     def forced_step(self, state: State) -> tuple[bytes, State | None]:
         """The bytes that every legal token starts with, and the state after them where one token spells just them."""
         if self.accepts(state) or not (allowed := self.allowed(state)):
             return b"", None
-        texts = self._vocabulary.tokens
+        texts = self.vocabulary.tokens
         prefix = _common_prefix([texts[token] for token in allowed])
         # Equal bytes lead to equal states, so going on from that token loses no completion.
         after = next((self.next_state(state, token) for token in allowed if texts[token] == prefix), None)
@@ -216,6 +217,11 @@ class OutlinesMatcher:
             more, state = self._grammar.forced_step(state)
             forced += more
         return forced[:limit]
+
+    def branches(self, limit: int) -> tuple[bytes, ...]:
+        """The few texts that the next choice leaves, see `grammars.protocol.Matcher`."""
+        self._check()
+        return branches_of(self, self._grammar.vocabulary, limit)
 
     def _check(self) -> None:
         if self._error is not None:

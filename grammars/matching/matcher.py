@@ -5,14 +5,17 @@ Invariant: a matcher that raised `GrammarStateError` raises it for ever after; i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
+from grammars.matching.ahead import branches_from, forced_from
 from grammars.matching.automaton import Configuration, PushdownAutomaton
 from grammars.matching.masks import Masks
 from grammars.matching.memory import EMPTY_MEMORY, Event, WordMemory
-from grammars.matching.metering import Allowance, MeteredSource
+from grammars.matching.metering import GUESSING, Allowance, MeteredSource
 from grammars.matching.repeats import Repeats
 
 MAX_CANDIDATES = 4
@@ -35,6 +38,7 @@ class PushdownMatcher:
         "_error",
         "_finished",
         "_history",
+        "_left_guessing_s",
         "_left_s",
         "_masks",
         "_meter",
@@ -56,6 +60,7 @@ class PushdownMatcher:
         self._meter = meter
         self._allowance = allowance
         self._left_s = allowance.in_all_s
+        self._left_guessing_s = GUESSING.in_all_s
         self._position = Position(automaton.start, EMPTY_MEMORY)
         self._finished = False
         self._history: list[Position] = []
@@ -123,6 +128,7 @@ class PushdownMatcher:
         """An independent matcher in the same state, without the history before it."""
         twin = PushdownMatcher(self._automaton, self._masks, self._repeats, self._meter, self._allowance)
         twin._left_s = self._left_s
+        twin._left_guessing_s = self._left_guessing_s
         twin._position = self._position
         twin._finished = self._finished
         twin._error = self._error
@@ -131,18 +137,41 @@ class PushdownMatcher:
     def forced(self, limit: int) -> bytes:
         """The bytes, at most ``limit``, that every completion starts with from here."""
         self._check()
-        forced = bytearray()
-        position = self._position
-        while len(forced) < limit and not self._automaton.is_accepting(position.configuration):
+        with self._guessing():
+            return forced_from(self, self._position, limit, MAX_CANDIDATES)[0]
+
+    def branches(self, limit: int) -> tuple[bytes, ...]:
+        """The few texts that the next choice leaves, see `grammars.protocol.Matcher`."""
+        self._check()
+        with self._guessing():
+            return branches_from(self, self._position, limit)
+
+    def may_end(self, position: Position) -> bool:
+        """See `Outlook`; also True where telling takes too much work."""
+        try:
+            return self._automaton.is_accepting(position.configuration)
+        except GrammarStateError:
+            return True
+
+    def successors(self, position: Position, most: int) -> list[tuple[int, Position]] | None:
+        """See `Outlook`; also None where telling takes too much work."""
+        try:
             candidates = self._automaton.live_bytes(position.configuration)
-            if len(candidates) > MAX_CANDIDATES:
-                break
-            live = [(byte, after) for byte in candidates if (after := self._read(position, bytes((byte,)))) is not None]
-            if len(live) != 1:
-                break
-            ((byte, position),) = live
-            forced.append(byte)
-        return bytes(forced)
+            if len(candidates) > most:
+                return None
+            read = [(byte, self._read(position, bytes((byte,)))) for byte in candidates]
+        except GrammarStateError:
+            return None
+        return [(byte, after) for byte, after in read if after is not None]
+
+    @contextmanager
+    def _guessing(self) -> Iterator[None]:
+        """What drafts cost must not fail a request that would come through without them: it is counted apart."""
+        spent_s = self._meter.allow(min(GUESSING.per_call_s, self._left_guessing_s))
+        try:
+            yield
+        finally:
+            self._left_guessing_s -= self._meter.spent_s - spent_s
 
     def _after(self, token: int) -> Position | None:
         """The next position; None for a legal end."""

@@ -28,7 +28,8 @@ UNLIMITED = Allowance(math.inf, math.inf)
 """Where a worker's own limits bound it."""
 IN_ENGINE = Allowance(0.2, 2.0)
 """Where other requests wait."""
-
+GUESSING = Allowance(0.02, 0.5)
+"""For looking ahead on behalf of drafters, beside what the text itself needs."""
 
 _TOO_MUCH = "the constraint takes too long to follow; simplify its patterns and alternatives"
 

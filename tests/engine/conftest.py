@@ -200,6 +200,9 @@ class CountingMatcher:
     def forced(self, limit: int) -> bytes:
         return b""
 
+    def branches(self, limit: int) -> tuple[bytes, ...]:
+        return ()
+
 
 class StopAt:
     """Stops after a given pair of tokens in a row."""
