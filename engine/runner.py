@@ -30,8 +30,8 @@ class ModelRunner:
     def forward(self, batch: ForwardInput) -> torch.Tensor:
         """Logits [R, V] of the batch's rows; keys and values of its tokens are in the cache afterwards."""
         with self._measured():
-            hidden_TE = self.model.hidden(batch, self.cache)
-            return self.model.logits(hidden_TE.index_select(0, batch.rows_R))
+            hidden = self.model.hidden(batch, self.cache)
+            return self.model.logits(hidden.final_TE.index_select(0, batch.rows_R))
 
     @torch.inference_mode()
     def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:

@@ -44,7 +44,7 @@ class PagedRunner:
             while len(part.text.table) * BLOCK_SIZE < part.text.computed + len(part.tokens):
                 part.text.table.append(self._free.pop())
         batch = forward_input(parts, self.model.device)
-        logits_TV = self.model.logits(self.model.hidden(batch, self.cache))
+        logits_TV = self.model.logits(self.model.hidden(batch, self.cache).final_TE)
         for part in parts:
             part.text.computed += len(part.tokens) if part.parents is None else 0
         return list(logits_TV.split([len(part.tokens) for part in parts]))

@@ -17,6 +17,7 @@ from torch.nn import functional
 from engine.attention.base import AttentionBackend
 from engine.forward import ForwardInput
 from engine.kv_cache import KVCache, KVShape
+from engine.models.base import Hidden
 from engine.models.config import ModelConfig
 from engine.models.layers import Linear, RMSNorm
 from engine.models.rope import rotate
@@ -117,12 +118,30 @@ class LlamaModel:
         """Where the weights live."""
         return self._weights.embedding_VE.device
 
-    def hidden(self, batch: ForwardInput, cache: KVCache) -> torch.Tensor:
-        """Final-norm hidden states [T, E]; writes the step's keys and values into ``cache``."""
+    def hidden(self, batch: ForwardInput, cache: KVCache, *, taps: tuple[int, ...] = ()) -> Hidden:
+        """Hidden states of one step; writes its keys and values into ``cache``."""
+        tapped: dict[int, torch.Tensor] = {}
+        x_TE = self._run(batch, cache, len(self._weights.layers), tapped if taps else None)
+        return Hidden(self._weights.final_norm(x_TE), tuple(tapped[layer] for layer in taps))
+
+    def early_hidden(self, batch: ForwardInput, cache: KVCache, *, num_layers: int) -> torch.Tensor:
+        """Final-norm states [T, E] after the first ``num_layers`` layers; writes the keys and values of these."""
+        return self._weights.final_norm(self._run(batch, cache, num_layers, None))
+
+    def embed(self, tokens_T: torch.Tensor) -> torch.Tensor:
+        """The embeddings [T, E]."""
+        return functional.embedding(tokens_T, self._weights.embedding_VE)
+
+    def _run(
+        self, batch: ForwardInput, cache: KVCache, num_layers: int, tapped: dict[int, torch.Tensor] | None
+    ) -> torch.Tensor:
+        """The states [T, E] after ``num_layers`` layers, before the final norm; ``tapped`` gets each layer's input."""
         plan = self._attention.plan(batch)
         rotation = self.config.rope.rotation(batch.positions_T, self.dtype)
-        x_TE = functional.embedding(batch.tokens_T, self._weights.embedding_VE)
-        for index, layer in enumerate(self._weights.layers):
+        x_TE = self.embed(batch.tokens_T)
+        for index, layer in enumerate(self._weights.layers[:num_layers]):
+            if tapped is not None:
+                tapped[index] = x_TE
             q_THD, k_THD, v_THD = self._project(layer, layer.input_norm(x_TE), rotation)
             cache.write(index, batch.slots_T, k_THD, v_THD)
             attended_THD = self._attention.attend(
@@ -131,7 +150,7 @@ class LlamaModel:
             x_TE = layer.attention_output(attended_THD.flatten(1)).add_(x_TE)
             gate_TI, up_TI = layer.gate_up(layer.mlp_norm(x_TE)).chunk(2, dim=-1)
             x_TE = layer.down(self._activation(gate_TI).mul_(up_TI)).add_(x_TE)
-        return self._weights.final_norm(x_TE)
+        return x_TE
 
     def logits(self, hidden_RE: torch.Tensor) -> torch.Tensor:
         """Logits [R, V]."""

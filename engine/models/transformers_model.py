@@ -17,6 +17,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from engine.attention.base import AttentionBackend
 from engine.forward import ForwardInput
 from engine.kv_cache import KVCache, KVShape
+from engine.models.base import Hidden
 from engine.models.transformers_attention import STEP_ARGUMENT, PagedStep
 
 
@@ -71,10 +72,21 @@ class TransformersModel:
         """Where the weights live."""
         return self._device
 
-    def hidden(self, batch: ForwardInput, cache: KVCache) -> torch.Tensor:
-        """Final-norm hidden states [T, E]; writes the step's keys and values into ``cache``."""
-        step = PagedStep(self._attention, batch, cache)
-        return run_decoder(self._decoder, batch.tokens_T, batch.positions_T, {STEP_ARGUMENT: step})
+    def hidden(self, batch: ForwardInput, cache: KVCache, *, taps: tuple[int, ...] = ()) -> Hidden:
+        """Hidden states of one step; writes its keys and values into ``cache``."""
+        arguments: dict[str, Any] = {STEP_ARGUMENT: PagedStep(self._attention, batch, cache)}
+        if not taps:
+            return Hidden(final_states(run_decoder(self._decoder, batch.tokens_T, batch.positions_T, arguments)))
+        arguments["output_hidden_states"] = True
+        output = run_decoder(self._decoder, batch.tokens_T, batch.positions_T, arguments)
+        states = output.hidden_states
+        assert states is not None
+        return Hidden(final_states(output), tuple(states[layer][0] for layer in taps))
+
+    def embed(self, tokens_T: torch.Tensor) -> torch.Tensor:
+        """The embeddings [T, E], as the model's own code scales them."""
+        embedding: torch.Tensor = self._decoder.get_input_embeddings()(tokens_T)
+        return embedding
 
     def logits(self, hidden_RE: torch.Tensor) -> torch.Tensor:
         """Logits [R, V], with whatever the model does to them (scaling, soft caps)."""
@@ -84,13 +96,18 @@ class TransformersModel:
 
 def run_decoder(
     decoder: nn.Module, tokens_T: torch.Tensor, positions_T: torch.Tensor, arguments: dict[str, Any]
-) -> torch.Tensor:
-    """Hidden states [T, E] of one batch entry."""
-    output = decoder(
+) -> BaseModelOutputWithPast:
+    """What the decoder returns for one batch entry; hidden states in it are [1, T, E]."""
+    output: BaseModelOutputWithPast = decoder(
         input_ids=tokens_T.unsqueeze(0), position_ids=positions_T.unsqueeze(0), use_cache=False, **arguments
     )
-    hidden: torch.Tensor = output.last_hidden_state
-    return hidden.squeeze(0)
+    return output
+
+
+def final_states(output: BaseModelOutputWithPast) -> torch.Tensor:
+    """The hidden states [T, E] after the final norm."""
+    assert output.last_hidden_state is not None
+    return output.last_hidden_state.squeeze(0)
 
 
 class _GivenOutput(BaseModelOutputWithPast):

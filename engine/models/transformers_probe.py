@@ -19,7 +19,7 @@ from engine.forward import ForwardInput
 from engine.kv_cache import BLOCK_SIZE, KVCache, KVShape
 from engine.models.rope import refuse_length_dependent_rope
 from engine.models.transformers_attention import ATTENTION_NAME, STEP_ARGUMENT, AttentionCall, PagedStep
-from engine.models.transformers_model import run_decoder
+from engine.models.transformers_model import final_states, run_decoder
 
 _TOKENS = 12
 _TOLERANCE = 0.1
@@ -118,9 +118,10 @@ def _compare(
             rows_R=positions_T[:0],
         )
         step = PagedStep(attention, batch, cache)
-        chunks.append(run_decoder(decoder, batch.tokens_T, batch.positions_T, {STEP_ARGUMENT: step}))
+        output = run_decoder(decoder, batch.tokens_T, batch.positions_T, {STEP_ARGUMENT: step})
+        chunks.append(final_states(output))
     model.set_attn_implementation("eager")
-    plain_TE = run_decoder(decoder, tokens_T, positions_T, {})
+    plain_TE = final_states(run_decoder(decoder, tokens_T, positions_T, {}))
     model.set_attn_implementation(ATTENTION_NAME)
     difference = (torch.cat(chunks) - plain_TE).float().norm() / plain_TE.float().norm()
     if not difference < _TOLERANCE:

@@ -19,6 +19,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.forward import ForwardInput
 from engine.kv_cache import BLOCK_SIZE, KVCache, KVShape
+from engine.models.base import Hidden
 from engine.request import GenerationRequest, TokenEvent
 
 VOCAB = 40
@@ -47,7 +48,8 @@ class ToyModel:
         self.forwards = 0
         self.tokens_per_forward: list[int] = []
 
-    def hidden(self, batch: ForwardInput, cache: KVCache) -> torch.Tensor:
+    def hidden(self, batch: ForwardInput, cache: KVCache, *, taps: tuple[int, ...] = ()) -> Hidden:
+        assert not taps
         self.forwards += 1
         self.tokens_per_forward.append(len(batch.tokens_T))
         entry_TE = self.embedding[batch.tokens_T] * torch.cos(batch.positions_T.double() * 0.37 + 1.0)[:, None]
@@ -70,7 +72,7 @@ class ToyModel:
                 for entry in flat[visible]:
                     total = total * 0.9 + entry
                 rows.append(total)
-        return torch.stack(rows)
+        return Hidden(torch.stack(rows))
 
     def logits(self, hidden_RE: torch.Tensor) -> torch.Tensor:
         return (
