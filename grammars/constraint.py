@@ -53,6 +53,33 @@ class Whitespace(enum.Enum):
     """The model chooses, within bounds that rule out endless white space."""
 
 
+class PropertyOrder(enum.Enum):
+    """In which order the keys of an object come."""
+
+    SCHEMA = "schema"
+    """Those that `properties` declares in their order, then the others."""
+    ANY = "any"
+    """In any order, each key once."""
+
+
+class Formats(enum.Enum):
+    """What `format` means in a schema."""
+
+    ASSERT = "assert"
+    """Texts are of the format."""
+    ANNOTATE = "annotate"
+    """A note for the reader: nothing is enforced, and each is reported."""
+
+
+class RegexDialect(enum.Enum):
+    r"""How a regular expression is read; they differ on ``\d``, ``\w``, ``$`` and more."""
+
+    PYTHON = "python"
+    """As Python's re does."""
+    ECMA = "ecma"
+    """As ECMA-262 does with the flag u, like the patterns of schemas."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnenforcedKeyword:
     """A keyword of a schema that the compiled grammar does not enforce; ``pointer`` is its JSON pointer."""
@@ -73,6 +100,10 @@ class ConstraintSpec:
         values: the choices; empty for the other kinds.
         whitespace: between JSON tokens; other kinds ignore it.
         best_effort: compile a schema with keywords that cannot be enforced, and report them, instead of refusing it.
+        property_order: of the objects of a schema; other kinds ignore it.
+        formats: what a schema's `format` means; other kinds ignore it.
+        integral_floats: a schema's integers may also be spelled 1.0; other kinds ignore it.
+        dialect: of a regular expression; other kinds ignore it.
         notation: of a grammar; one of the library has its own.
         start: rule of a grammar that texts start from; empty for the notation's own.
 
@@ -84,6 +115,10 @@ class ConstraintSpec:
     values: tuple[str, ...] = ()
     whitespace: Whitespace = Whitespace.COMPACT
     best_effort: bool = False
+    property_order: PropertyOrder = PropertyOrder.SCHEMA
+    formats: Formats = Formats.ASSERT
+    integral_floats: bool = False
+    dialect: RegexDialect = RegexDialect.PYTHON
     notation: Notation = Notation.GBNF
     start: str = ""
 
@@ -119,6 +154,10 @@ class ConstraintSpec:
             values=tuple(sorted(self.values)),
             whitespace=self.whitespace if is_json else Whitespace.COMPACT,
             best_effort=self.best_effort and is_schema,
+            property_order=self.property_order if is_schema else PropertyOrder.SCHEMA,
+            formats=self.formats if is_schema else Formats.ASSERT,
+            integral_floats=self.integral_floats and is_schema,
+            dialect=self.dialect if self.kind is ConstraintKind.REGEX else RegexDialect.PYTHON,
             notation=self.notation,
             start=self.start,
         )
@@ -126,7 +165,9 @@ class ConstraintSpec:
     def key(self, *, fingerprint: str, backend: str) -> str:
         """SHA-256 of the constraint, the vocabulary's ``fingerprint`` and the backend's name."""
         same = self.normalised()
-        options = (same.whitespace.value, str(same.best_effort), same.notation.value, same.start)
+        switches = (same.whitespace, same.property_order, same.formats, same.dialect, same.notation)
+        flags = (same.best_effort, same.integral_floats)
+        options = (*(switch.value for switch in switches), *map(str, flags), same.start)
         parts = (same.kind.value, *options, fingerprint, backend, same.text)
         digest = hashlib.sha256()
         for part in (*parts, *same.values):

@@ -12,55 +12,35 @@ from collections import OrderedDict
 from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.compiling.result import CompiledConstraint
-from grammars.constraint import ConstraintKind, ConstraintSpec, Notation, Whitespace
+from grammars.constraint import ConstraintKind, ConstraintSpec, Notation
 from grammars.library import MARK
+from service.constraint_options import chosen, refuse_options_of_handle, spec_options
 from service.engine_client import EngineClient
 from service.v1 import common_pb2 as pb
-
-_WHITESPACE = {
-    pb.WHITESPACE_POLICY_UNSPECIFIED: Whitespace.COMPACT,
-    pb.WHITESPACE_POLICY_COMPACT: Whitespace.COMPACT,
-    pb.WHITESPACE_POLICY_SPACED: Whitespace.SPACED,
-    pb.WHITESPACE_POLICY_FLEXIBLE: Whitespace.FLEXIBLE,
-}
-_NOTATION = {
-    pb.GRAMMAR_NOTATION_UNSPECIFIED: Notation.GBNF,
-    pb.GRAMMAR_NOTATION_GBNF: Notation.GBNF,
-    pb.GRAMMAR_NOTATION_LARK: Notation.LARK,
-}
 
 
 def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
     """What the message asks for; its kind is not a handle. Raises ConstraintError, InvalidRequestError."""
-    whitespace = _WHITESPACE.get(message.whitespace)
-    if whitespace is None:
-        known = ", ".join(pb.WhitespacePolicy.keys())
-        raise InvalidRequestError("constraint.whitespace", f"has the unknown value {message.whitespace}; use {known}")
     name = message.WhichOneof("kind")
     if name is None:
         raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
     kind = ConstraintKind(name)
-    if message.whitespace and kind not in (ConstraintKind.JSON_SCHEMA, ConstraintKind.JSON_OBJECT):
-        raise InvalidRequestError("constraint.whitespace", f"means nothing beside {kind.value}; leave it unset")
     return ConstraintSpec(
         kind=kind,
         text=message.json_schema or message.regex or message.grammar.text,
         values=tuple(message.choices.values),
-        whitespace=whitespace,
-        best_effort=message.best_effort,
+        **spec_options(message, kind),
         notation=_notation(message.grammar),
         start=message.grammar.start,
     )
 
 
 def _notation(message: pb.Grammar) -> Notation:
-    field = "constraint.grammar.notation"
-    notation = _NOTATION.get(message.notation)
-    if notation is None:
-        known = ", ".join(pb.GrammarNotation.keys())
-        raise InvalidRequestError(field, f"has the unknown value {message.notation}; use {known}")
+    notation = chosen("grammar.notation", message.notation, pb.GrammarNotation.DESCRIPTOR, Notation.GBNF)
     if message.notation and message.text.startswith(MARK):
-        raise InvalidRequestError(field, f"means nothing beside {message.text[:40]}; leave it unset")
+        raise InvalidRequestError(
+            "constraint.grammar.notation", f"means nothing beside {message.text[:40]}; leave it unset"
+        )
     return notation
 
 
@@ -89,8 +69,7 @@ class ConstraintCatalog:
         """
         if message.WhichOneof("kind") != "compiled":
             return (await self.compile(message))[0]
-        if message.whitespace or message.best_effort:
-            raise InvalidRequestError("constraint", "a handle fixes whitespace and best_effort; leave them unset")
+        refuse_options_of_handle(message)
         compiled = self._pool.lookup(message.compiled)
         if compiled is None:
             raise PreconditionError("constraint.compiled: the server does not keep this constraint; compile it again")

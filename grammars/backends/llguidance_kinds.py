@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.backends.llguidance import LlguidanceGrammar
+from grammars.backends.schema_options import refuse_schema_options
 from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword, Whitespace
 from grammars.context_free.compile import translate
 from grammars.context_free.elimination import plain
@@ -53,6 +54,7 @@ def compile_llguidance(
     Raises ConstraintError for what llguidance cannot compile, UnsupportedConstraintError for keywords that it does not
     enforce, unless the constraint says best_effort.
     """
+    refuse_schema_options(spec, "llguidance")
     match spec.kind:
         case ConstraintKind.GRAMMAR:
             return compile_grammar(spec, vocabulary, limits, key=key), ()
@@ -74,7 +76,7 @@ def compile_llguidance(
 
 
 def _language(spec: ConstraintSpec) -> e.Expression:
-    expression = compile_regex(spec.text, field=spec.field)
+    expression = compile_regex(spec.text, dialect=spec.dialect.value, field=spec.field)
     if any(isinstance(node, (Scope, LookAhead, LookBehind)) for node in walk(expression)):
         expression = plain(expression, shortest=False, field=spec.field)
     if build(expression, field=spec.field).is_empty:

@@ -21,7 +21,8 @@ from decoding.errors import ConstraintError, GrammarStateError, UnsupportedConst
 from decoding.masks import MaskRow
 from grammars.backends.branching import branches_of
 from grammars.backends.outlines_schema import unenforced_keywords
-from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword, Whitespace
+from grammars.backends.schema_options import refuse_schema_options
+from grammars.constraint import ConstraintKind, ConstraintSpec, RegexDialect, UnenforcedKeyword, Whitespace
 from grammars.vocabulary import Vocabulary
 
 State: TypeAlias = int
@@ -42,6 +43,11 @@ def compile_outlines(
     if is_json and spec.whitespace not in _BETWEEN_TOKENS:
         raise UnsupportedConstraintError(
             "constraint.whitespace", f"{spec.whitespace.value} is not known to outlines-core; use compact or flexible"
+        )
+    refuse_schema_options(spec, "outlines-core")
+    if spec.kind is ConstraintKind.REGEX and spec.dialect is not RegexDialect.PYTHON:
+        raise UnsupportedConstraintError(
+            "constraint.regex_dialect", f"{spec.dialect.value} is not known to outlines-core; use python"
         )
     unenforced = unenforced_keywords(spec.text) if spec.kind is ConstraintKind.JSON_SCHEMA else ()
     if unenforced and not spec.best_effort:

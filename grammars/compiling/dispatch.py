@@ -14,7 +14,7 @@ from grammars.backends.llguidance_kinds import compile_llguidance
 from grammars.backends.outlines import compile_outlines
 from grammars.choices import compile_choices
 from grammars.compiling.result import Compilation
-from grammars.constraint import ConstraintKind, ConstraintSpec
+from grammars.constraint import ConstraintKind, ConstraintSpec, Formats
 from grammars.json_schema.compile import JsonOptions, compile_json_object, compile_json_schema
 from grammars.limits import ConstraintLimits
 from grammars.matching.compile import compile_regex
@@ -36,14 +36,21 @@ def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: Constra
 
 
 def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
-    options = JsonOptions(whitespace=spec.whitespace, best_effort=spec.best_effort, limits=limits)
+    options = JsonOptions(
+        whitespace=spec.whitespace,
+        property_order=spec.property_order,
+        assert_formats=spec.formats is Formats.ASSERT,
+        integral_floats=spec.integral_floats,
+        best_effort=spec.best_effort,
+        limits=limits,
+    )
     match spec.kind:
         case ConstraintKind.JSON_SCHEMA:
             constraint = compile_json_schema(spec.text, options)
         case ConstraintKind.JSON_OBJECT:
             constraint = compile_json_object(options)
         case ConstraintKind.REGEX:
-            constraint = compile_regex(spec.text)
+            constraint = compile_regex(spec.text, dialect=spec.dialect.value)
         case ConstraintKind.CHOICES:
             constraint = compile_choices(spec.values)
         case ConstraintKind.GRAMMAR:

@@ -5,13 +5,12 @@ Invariant: a schema that compiles has at least one valid text, and every keyword
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import json
 from dataclasses import dataclass, field
 
 from decoding.errors import ConstraintError
-from grammars.constraint import Whitespace
+from grammars.constraint import PropertyOrder, Whitespace
 from grammars.json_schema.atoms import AtLeastItems, EveryItem, EveryMember
 from grammars.json_schema.boolean import FALSE
 from grammars.json_schema.document import FIELD, Document, Schema
@@ -21,15 +20,6 @@ from grammars.json_schema.translate import Translator
 from grammars.json_schema.values import Values
 from grammars.limits import ConstraintLimits
 from grammars.matching.constraint import CompiledConstraint
-
-
-class PropertyOrder(enum.Enum):
-    """In which order the keys of an object come."""
-
-    SCHEMA = "schema"
-    """Those that `properties` declares in their order, then the others."""
-    ANY = "any"
-    """In any order, each key once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from service.cli.connection_flags import add_connection_flags
-from service.client import Notation, Options, Whitespace
+from service.client import Formats, Notation, Options, PropertyOrder, RegexDialect, Whitespace
 
 EXIT_CODES = """exit codes:
   0    the text is there, and complete where there is a constraint
@@ -72,6 +72,13 @@ def _add_constraint_flags(made: argparse.ArgumentParser) -> None:
     group.add_argument("--start", metavar="RULE", help="where texts of the grammar start; root (gbnf) or start (lark)")
     policies = [policy.value for policy in Whitespace]
     group.add_argument("--whitespace", choices=policies, help="white space between JSON tokens; compact unless given")
+    orders = [order.value for order in PropertyOrder]
+    group.add_argument("--property-order", choices=orders, help="order of an object's keys; schema unless given")
+    formats = [policy.value for policy in Formats]
+    group.add_argument("--formats", choices=formats, help="what format means in a schema; assert unless given")
+    group.add_argument("--integral-floats", action="store_true", help="a schema's integers may be spelled 1.0")
+    dialects = [dialect.value for dialect in RegexDialect]
+    group.add_argument("--regex-dialect", choices=dialects, help="how --regex is read; python unless given")
     group.add_argument(
         "--best-effort", action="store_true", help="report schema keywords that are not enforced instead of failing"
     )

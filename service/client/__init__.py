@@ -7,7 +7,7 @@ protobuf type is part of its interface.
 from service.client.aio import AsyncClient, AsyncStream
 from service.client.client import Client, Stream
 from service.client.connection import DEFAULT_ADDRESS, DEFAULT_TIMEOUT
-from service.client.constraint import Notation, Whitespace
+from service.client.constraint import Formats, Notation, PropertyOrder, RegexDialect, Whitespace
 from service.client.errors import (
     CallCancelledError,
     DeadlineExceededError,
@@ -54,6 +54,7 @@ __all__ = [
     "FailedPreconditionError",
     "FinishReason",
     "Finished",
+    "Formats",
     "Generation",
     "Health",
     "IncompleteOutputError",
@@ -64,6 +65,8 @@ __all__ = [
     "Notation",
     "Options",
     "PositionLogprobs",
+    "PropertyOrder",
+    "RegexDialect",
     "Request",
     "ResourceExhaustedError",
     "Sample",

@@ -8,8 +8,10 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from google.protobuf.descriptor import EnumDescriptor
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 
@@ -40,6 +42,33 @@ class Whitespace(enum.StrEnum):
     """The model chooses, within bounds."""
 
 
+class PropertyOrder(enum.StrEnum):
+    """In which order the keys of an object come."""
+
+    SCHEMA = "schema"
+    """Those that `properties` declares in their order, then the others; the default."""
+    ANY = "any"
+    """The model chooses; each key comes once."""
+
+
+class Formats(enum.StrEnum):
+    """What `format` means in a schema."""
+
+    ASSERT = "assert"
+    """Texts are of the format; the default."""
+    ANNOTATE = "annotate"
+    """A note for the reader: none is enforced, each is in `unenforced`."""
+
+
+class RegexDialect(enum.StrEnum):
+    """How a regular expression is read."""
+
+    PYTHON = "python"
+    """As Python's re does; the default."""
+    ECMA = "ecma"
+    """As ECMA-262 does with the flag u, like the patterns of schemas."""
+
+
 class Notation(enum.StrEnum):
     """How a grammar is written."""
 
@@ -66,9 +95,27 @@ class ConstraintOptions(TypedDict, total=False):
     """The grammar's rule that texts start from; default the notation's own, ``root`` or ``start``."""
     whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
     """White space between JSON tokens; default compact."""
+    property_order: PropertyOrder | Literal["schema", "any"] | None
+    """Order of the keys of a schema's objects; default that of the schema."""
+    formats: Formats | Literal["assert", "annotate"] | None
+    """Whether texts must be of a schema's formats; default that they must."""
+    integral_floats: bool
+    """Integers of a schema may also be spelled 1.0."""
+    regex_dialect: RegexDialect | Literal["python", "ecma"] | None
+    """How the regular expression is read; default as Python reads it."""
     best_effort: bool
     """Report known keywords that cannot be enforced in `unenforced`, where unknown ones always are, instead of
     UnsupportedError."""
+
+
+_ENUMS: Mapping[str, tuple[type[enum.StrEnum], EnumDescriptor]] = MappingProxyType(
+    {
+        "whitespace": (Whitespace, pb.WhitespacePolicy.DESCRIPTOR),
+        "property_order": (PropertyOrder, pb.PropertyOrder.DESCRIPTOR),
+        "formats": (Formats, pb.FormatPolicy.DESCRIPTOR),
+        "regex_dialect": (RegexDialect, pb.RegexDialect.DESCRIPTOR),
+    }
+)
 
 
 def encode_constraint(
@@ -82,6 +129,10 @@ def encode_constraint(
     notation: Notation | str | None = None,
     start: str | None = None,
     whitespace: Whitespace | str | None = None,
+    property_order: PropertyOrder | str | None = None,
+    formats: Formats | str | None = None,
+    integral_floats: bool = False,
+    regex_dialect: RegexDialect | str | None = None,
     best_effort: bool = False,
 ) -> tuple[pb.Constraint | None, Parser]:
     """The protobuf form (None without a constraint) and the parser of complete texts.
@@ -99,14 +150,23 @@ def encode_constraint(
     kind = only_one(kinds, field="constraint")
     if grammar is None and not (notation is None and start is None):
         raise InvalidArgumentError("constraint.grammar: notation and start need a grammar", "constraint.grammar")
+    options: dict[str, str | bool | None] = {
+        "whitespace": whitespace,
+        "property_order": property_order,
+        "formats": formats,
+        "integral_floats": integral_floats or None,
+        "regex_dialect": regex_dialect,
+        "best_effort": best_effort or None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
     if kind is None:
-        if whitespace is not None or best_effort:
-            raise InvalidArgumentError("constraint: whitespace and best_effort need a constraint", "constraint")
+        if given:
+            raise InvalidArgumentError(f"constraint: {' and '.join(given)} need a constraint", "constraint")
         return None, str
-    message = pb.Constraint(best_effort=best_effort)
-    if whitespace is not None:
-        with checked("constraint.whitespace"):
-            message.whitespace = pb.WhitespacePolicy.Value(f"WHITESPACE_POLICY_{Whitespace(whitespace).name}")
+    message = pb.Constraint()
+    for name, value in given.items():
+        with checked(f"constraint.{name}"):
+            setattr(message, name, _on_wire(name, value))
     parser: Parser = str
     if schema is not None:
         text, parser = _schema_text_and_parser(schema)
@@ -128,6 +188,15 @@ def encode_constraint(
         parser = json.loads
         message.json_object.SetInParent()
     return message, parser
+
+
+def _on_wire(option: str, value: Any) -> Any:
+    """An option's value as the message holds it. Raises ValueError where the option has no such value."""
+    known, wire = _ENUMS.get(option, (None, None))
+    if known is None or wire is None:
+        return value
+    prefix = wire.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    return wire.values_by_name[prefix + known(value).name].number
 
 
 def _grammar(text: str, notation: Notation | str | None, start: str | None) -> pb.Grammar:

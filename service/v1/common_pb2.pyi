@@ -71,6 +71,80 @@ WHITESPACE_POLICY_FLEXIBLE: WhitespacePolicy.ValueType  # 3
 """The model chooses, within bounds that rule out endless white space."""
 Global___WhitespacePolicy: _TypeAlias = WhitespacePolicy  # noqa: Y015
 
+class _PropertyOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PropertyOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PropertyOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PROPERTY_ORDER_UNSPECIFIED: _PropertyOrder.ValueType  # 0
+    """The server's default: as in the schema."""
+    PROPERTY_ORDER_SCHEMA: _PropertyOrder.ValueType  # 1
+    """Those that `properties` declares in their order, then the others."""
+    PROPERTY_ORDER_ANY: _PropertyOrder.ValueType  # 2
+    """The model chooses; each key comes once."""
+
+class PropertyOrder(_PropertyOrder, metaclass=_PropertyOrderEnumTypeWrapper):
+    """In which order the keys of an object come."""
+
+PROPERTY_ORDER_UNSPECIFIED: PropertyOrder.ValueType  # 0
+"""The server's default: as in the schema."""
+PROPERTY_ORDER_SCHEMA: PropertyOrder.ValueType  # 1
+"""Those that `properties` declares in their order, then the others."""
+PROPERTY_ORDER_ANY: PropertyOrder.ValueType  # 2
+"""The model chooses; each key comes once."""
+Global___PropertyOrder: _TypeAlias = PropertyOrder  # noqa: Y015
+
+class _FormatPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FormatPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FormatPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FORMAT_POLICY_UNSPECIFIED: _FormatPolicy.ValueType  # 0
+    """The server's default: assert."""
+    FORMAT_POLICY_ASSERT: _FormatPolicy.ValueType  # 1
+    """Texts are of the format; unknown formats are reported in `unenforced`."""
+    FORMAT_POLICY_ANNOTATE: _FormatPolicy.ValueType  # 2
+    """Formats are notes for the reader: none is enforced, and each is reported in `unenforced`."""
+
+class FormatPolicy(_FormatPolicy, metaclass=_FormatPolicyEnumTypeWrapper):
+    """What `format` means in a schema."""
+
+FORMAT_POLICY_UNSPECIFIED: FormatPolicy.ValueType  # 0
+"""The server's default: assert."""
+FORMAT_POLICY_ASSERT: FormatPolicy.ValueType  # 1
+"""Texts are of the format; unknown formats are reported in `unenforced`."""
+FORMAT_POLICY_ANNOTATE: FormatPolicy.ValueType  # 2
+"""Formats are notes for the reader: none is enforced, and each is reported in `unenforced`."""
+Global___FormatPolicy: _TypeAlias = FormatPolicy  # noqa: Y015
+
+class _RegexDialect:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RegexDialectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RegexDialect.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REGEX_DIALECT_UNSPECIFIED: _RegexDialect.ValueType  # 0
+    """The server's default: Python."""
+    REGEX_DIALECT_PYTHON: _RegexDialect.ValueType  # 1
+    """As Python's re does."""
+    REGEX_DIALECT_ECMA: _RegexDialect.ValueType  # 2
+    """As ECMA-262 does with the flag u, like the patterns of schemas."""
+
+class RegexDialect(_RegexDialect, metaclass=_RegexDialectEnumTypeWrapper):
+    """How a regular expression is read. In Python's dialect \\d and \\w take digits and letters of every script, in ECMA's
+    those of ASCII, and $ and dots differ at line breaks.
+    """
+
+REGEX_DIALECT_UNSPECIFIED: RegexDialect.ValueType  # 0
+"""The server's default: Python."""
+REGEX_DIALECT_PYTHON: RegexDialect.ValueType  # 1
+"""As Python's re does."""
+REGEX_DIALECT_ECMA: RegexDialect.ValueType  # 2
+"""As ECMA-262 does with the flag u, like the patterns of schemas."""
+Global___RegexDialect: _TypeAlias = RegexDialect  # noqa: Y015
+
 class _FinishReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -153,19 +227,35 @@ class Constraint(_message.Message):
     GRAMMAR_FIELD_NUMBER: _builtins.int
     WHITESPACE_FIELD_NUMBER: _builtins.int
     BEST_EFFORT_FIELD_NUMBER: _builtins.int
+    PROPERTY_ORDER_FIELD_NUMBER: _builtins.int
+    FORMATS_FIELD_NUMBER: _builtins.int
+    REGEX_DIALECT_FIELD_NUMBER: _builtins.int
+    INTEGRAL_FLOATS_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
     """JSON text valid under this JSON Schema (the schema as JSON text)."""
     regex: _builtins.str
     """Text that matches this regular expression in full."""
     compiled: _builtins.str
-    """Handle of a constraint that ConstraintService.Compile returned. It carries its own white space and best_effort,
-    so those fields must be unset beside it.
+    """Handle of a constraint that ConstraintService.Compile returned. It carries its own options, so that fields 10 to 15
+    must be unset beside it.
     """
     whitespace: Global___WhitespacePolicy.ValueType
     """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex, choices and grammar."""
     best_effort: _builtins.bool
     """Report known keywords that cannot be enforced in `unenforced`, instead of refusing the schema with UNIMPLEMENTED.
     Unknown keywords and unknown formats are annotations: they are never refused and always reported.
+    """
+    property_order: Global___PropertyOrder.ValueType
+    """Order of the keys of an object. Unspecified means that of the schema; unspecified beside everything but json_schema."""
+    formats: Global___FormatPolicy.ValueType
+    """What `format` means in a schema. Unspecified means that texts are of the format; unspecified beside everything but
+    json_schema.
+    """
+    regex_dialect: Global___RegexDialect.ValueType
+    """How the regular expression is read. Unspecified means as Python reads it; unspecified beside everything but regex."""
+    integral_floats: _builtins.bool
+    """Integers of a schema may also be spelled 1.0, which they are in JSON Schema from draft 6 on, but which many parsers
+    read as a float. False beside everything but json_schema.
     """
     @_builtins.property
     def json_object(self) -> Global___JsonObject:
@@ -190,10 +280,14 @@ class Constraint(_message.Message):
         grammar: Global___Grammar | None = ...,
         whitespace: Global___WhitespacePolicy.ValueType = ...,
         best_effort: _builtins.bool = ...,
+        property_order: Global___PropertyOrder.ValueType = ...,
+        formats: Global___FormatPolicy.ValueType = ...,
+        regex_dialect: Global___RegexDialect.ValueType = ...,
+        integral_floats: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex", "whitespace", b"whitespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "formats", b"formats", "grammar", b"grammar", "integral_floats", b"integral_floats", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "property_order", b"property_order", "regex", b"regex", "regex_dialect", b"regex_dialect", "whitespace", b"whitespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices", "compiled", "grammar"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015

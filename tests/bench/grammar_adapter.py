@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from decoding.errors import GrammarStateError
-from grammars.constraint import Whitespace
-from grammars.json_schema.compile import JsonOptions, PropertyOrder, compile_json_schema
+from grammars.constraint import PropertyOrder, Whitespace
+from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary

@@ -70,7 +70,8 @@ def test_every_flag_of_a_request_arrives(server, run):
         --repetition-penalty 1.5
         --presence-penalty -0.5 --frequency-penalty 0.25 --logit-bias 3=-2.5 --logit-bias 4=1 --bad-word foo
         --bad-word bar --stop END --stop STOP --seed 5 --logprobs 2 --ignore-eos -n 3 --priority 2 --tenant t --model m
-        --regex a+ --whitespace spaced --best-effort"""
+        --regex a+ --whitespace spaced --best-effort --property-order any --formats annotate --integral-floats
+        --regex-dialect ecma"""
     run("p", *flags.split())
     expected = {
         "max_tokens": 7,
@@ -95,6 +96,10 @@ def test_every_flag_of_a_request_arrives(server, run):
         "regex": "a+",
         "whitespace": "spaced",
         "best_effort": True,
+        "property_order": "any",
+        "formats": "annotate",
+        "integral_floats": True,
+        "regex_dialect": "ecma",
     }
     assert sent(server) == Request("p", **expected).message
     missing = set(Options.__annotations__) - set(expected)

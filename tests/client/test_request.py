@@ -10,7 +10,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, WithJsonSchema
 from typing_extensions import TypedDict
 
-from service.client import CompiledConstraint, InvalidArgumentError, Notation, Options, Request, Whitespace
+from service.client import (
+    CompiledConstraint,
+    InvalidArgumentError,
+    Notation,
+    Options,
+    RegexDialect,
+    Request,
+    Whitespace,
+)
 from service.client.constraint import ConstraintOptions
 from service.client.request import SamplingOptions
 from service.v1 import common_pb2, generation_pb2
@@ -129,7 +137,21 @@ def test_the_options_of_a_constraint():
     for policy in Whitespace:
         sent = Request("p", json_object=True, whitespace=policy).message.constraint.whitespace
         assert common_pb2.WhitespacePolicy.Name(sent) == f"WHITESPACE_POLICY_{policy.name}"
-    for useless in ({"whitespace": "compact"}, {"best_effort": True}):
+    order = Request("p", schema={}, property_order="any", formats="annotate", integral_floats=True).message.constraint
+    assert order.property_order == common_pb2.PROPERTY_ORDER_ANY
+    assert order.formats == common_pb2.FORMAT_POLICY_ANNOTATE
+    assert order.integral_floats
+    for dialect in RegexDialect:
+        sent = Request("p", regex="a", regex_dialect=dialect).message.constraint.regex_dialect
+        assert common_pb2.RegexDialect.Name(sent) == f"REGEX_DIALECT_{dialect.name}"
+    for useless in (
+        {"whitespace": "compact"},
+        {"best_effort": True},
+        {"property_order": "any"},
+        {"formats": "assert"},
+        {"integral_floats": True},
+        {"regex_dialect": "ecma"},
+    ):
         with pytest.raises(InvalidArgumentError, match="need a constraint"):
             Request("p", **useless)
 
@@ -167,6 +189,10 @@ def test_a_grammar_and_its_options():
         ({"regex": 5}, "constraint.regex"),
         ({"regex": "\ud800"}, "constraint.regex"),
         ({"json_object": True, "whitespace": "tabs"}, "constraint.whitespace"),
+        ({"schema": {}, "property_order": "random"}, "constraint.property_order"),
+        ({"schema": {}, "formats": 1}, "constraint.formats"),
+        ({"schema": {}, "integral_floats": "yes"}, "constraint.integral_floats"),
+        ({"regex": "a", "regex_dialect": "perl"}, "constraint.regex_dialect"),
         ({"schema": {"a": float("nan")}}, "constraint.json_schema"),
         ({"schema": {"a": object()}}, "constraint.json_schema"),
         ({"schema": 5}, "constraint.json_schema"),

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 
 from decoding.errors import ConstraintError
-from grammars.constraint import ConstraintKind, ConstraintSpec, Notation, Whitespace
+from grammars.constraint import (
+    ConstraintKind,
+    ConstraintSpec,
+    Formats,
+    Notation,
+    PropertyOrder,
+    RegexDialect,
+    Whitespace,
+)
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -17,12 +25,19 @@ JSON_VALUES = st.recursive(
 )
 
 
+SCHEMA_OPTIONS = {"property_order": PropertyOrder.ANY, "formats": Formats.ANNOTATE, "integral_floats": True}
+
+
 def schema(text: str, **options: object) -> ConstraintSpec:
     return ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text=text, **options)
 
 
 def choices(*values: str, **options: object) -> ConstraintSpec:
     return ConstraintSpec(kind=ConstraintKind.CHOICES, values=values, **options)
+
+
+def regex(text: str, **options: object) -> ConstraintSpec:
+    return ConstraintSpec(kind=ConstraintKind.REGEX, text=text, **options)
 
 
 def grammar(text: str, **options: object) -> ConstraintSpec:
@@ -53,6 +68,9 @@ def test_order_of_choices_means_nothing() -> None:
 def test_options_that_a_kind_ignores_are_not_part_of_its_key() -> None:
     plain = choices("a")
     assert key(plain) == key(choices("a", whitespace=Whitespace.SPACED, best_effort=True))
+    assert key(plain) == key(choices("a", **SCHEMA_OPTIONS, dialect=RegexDialect.ECMA))
+    assert key(regex("a")) == key(regex("a", **SCHEMA_OPTIONS))
+    assert key(schema("{}")) == key(schema("{}", dialect=RegexDialect.ECMA))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +79,11 @@ def test_options_that_a_kind_ignores_are_not_part_of_its_key() -> None:
         (key(schema("{}")), key(ConstraintSpec(kind=ConstraintKind.REGEX, text="{}"))),
         (key(schema("{}")), key(schema("{}", whitespace=Whitespace.FLEXIBLE))),
         (key(schema("{}")), key(schema("{}", best_effort=True))),
+        (key(schema("{}")), key(schema("{}", property_order=PropertyOrder.ANY))),
+        (key(schema("{}")), key(schema("{}", formats=Formats.ANNOTATE))),
+        (key(schema("{}")), key(schema("{}", integral_floats=True))),
+        (key(schema("{}", integral_floats=True)), key(schema("{}", best_effort=True))),
+        (key(regex("a")), key(regex("a", dialect=RegexDialect.ECMA))),
         (key(grammar("a")), key(ConstraintSpec(kind=ConstraintKind.REGEX, text="a"))),
         (key(grammar("a")), key(grammar("a", notation=Notation.LARK))),
         (key(grammar("a")), key(grammar("a", start="a"))),

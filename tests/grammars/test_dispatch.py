@@ -14,7 +14,7 @@ from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.compiling.dispatch import BACKENDS, compile_constraint
 from grammars.compiling.messages import pack, shared_objects, unpack
 from grammars.compiling.result import Compilation
-from grammars.constraint import ConstraintKind, ConstraintSpec, Whitespace
+from grammars.constraint import ConstraintKind, ConstraintSpec, Formats, PropertyOrder, RegexDialect, Whitespace
 from grammars.limits import ConstraintLimits
 from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.trie import TokenTrie
@@ -78,6 +78,40 @@ def test_best_effort_reports_what_the_default_refuses(trie: TokenTrie) -> None:
         compiled(trie, spec("json_schema", schema), "outlines-core")
     compilation = compiled(trie, spec("json_schema", schema, best_effort=True), "outlines-core")
     assert [entry.keyword for entry in compilation.unenforced] == ["minimum"]
+
+
+OPTIONS = {
+    "property_order": ({"property_order": PropertyOrder.ANY}, '{"b":1,"a":1}'),
+    "formats": ({"formats": Formats.ANNOTATE}, '{"a":"x"}'),
+    "integral_floats": ({"integral_floats": True}, '{"a":1.0}'),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_option_of_schemas_is_followed_or_refused_by_name(trie: TokenTrie, backend: str, name: str) -> None:
+    option, text = OPTIONS[name]
+    rule = {"anyOf": [{"type": "integer"}, {"type": "string", "format": "date"}]}
+    schema = json.dumps({"type": "object", "properties": {"a": rule, "b": {"type": "integer"}}})
+    if backend != "espalier":
+        with pytest.raises(UnsupportedConstraintError, match=f"not known to {backend}; use") as caught:
+            compiled(trie, spec("json_schema", schema, **option), backend)
+        assert caught.value.field == f"constraint.{name}"
+        return
+    assert not accepted(compiled(trie, spec("json_schema", schema)), text)
+    assert accepted(compiled(trie, spec("json_schema", schema, **option)), text)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_dialect_is_followed_or_refused_by_name(trie: TokenTrie, backend: str) -> None:
+    arabic = spec("regex", "\\d", dialect=RegexDialect.ECMA)
+    assert accepted(compiled(trie, spec("regex", "\\d"), backend), "٣")
+    if backend == "outlines-core":
+        with pytest.raises(UnsupportedConstraintError, match="ecma is not known to outlines-core"):
+            compiled(trie, arabic, backend)
+        return
+    assert accepted(compiled(trie, arabic, backend), "3")
+    assert not accepted(compiled(trie, arabic, backend), "٣")
 
 
 def test_what_the_vocabulary_cannot_begin_is_refused() -> None:

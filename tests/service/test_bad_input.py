@@ -138,6 +138,16 @@ REQUESTS = {
         "constraint",
         "no kind",
     ),
+    "order of a handle": (
+        {"text": "ab", "constraint": Constraint(compiled="x", property_order=common_pb2.PROPERTY_ORDER_ANY)},
+        "constraint",
+        "fixes property_order",
+    ),
+    "dialect of a schema": (
+        {"text": "ab", "constraint": Constraint(json_schema="{}", regex_dialect=common_pb2.REGEX_DIALECT_ECMA)},
+        "constraint.regex_dialect",
+        "leave it unset",
+    ),
     "options of a handle": (
         {"text": "ab", "constraint": Constraint(compiled="x", best_effort=True)},
         "constraint",

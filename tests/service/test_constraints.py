@@ -9,7 +9,7 @@ import pytest
 
 from decoding.errors import InvalidRequestError
 from grammars.compiling.pool import PoolOptions
-from grammars.constraint import ConstraintKind, Notation, Whitespace
+from grammars.constraint import ConstraintKind, Formats, Notation, PropertyOrder, RegexDialect, Whitespace
 from service.constraints import ConstraintCatalog, constraint_spec
 from service.v1 import common_pb2, constraint_pb2
 from service.v1 import generation_pb2 as pb
@@ -66,6 +66,79 @@ def test_every_white_space_policy_has_its_meaning():
         name = common_pb2.WhitespacePolicy.Name(number).removeprefix("WHITESPACE_POLICY_")
         expected = Whitespace.COMPACT if name == "UNSPECIFIED" else Whitespace[name]
         assert constraint_spec(Constraint(json_schema="true", whitespace=number)).whitespace is expected
+
+
+def test_every_option_has_its_meaning():
+    options = {
+        "property_order": (common_pb2.PropertyOrder, PropertyOrder.SCHEMA, Constraint(json_schema="true")),
+        "formats": (common_pb2.FormatPolicy, Formats.ASSERT, Constraint(json_schema="true")),
+        "regex_dialect": (common_pb2.RegexDialect, RegexDialect.PYTHON, Constraint(regex="a")),
+    }
+    for field, (wire, default, message) in options.items():
+        for number in wire.values():
+            setattr(message, field, number)
+            name = wire.Name(number).rpartition("_")[2]
+            spec = constraint_spec(message)
+            expected = default if name == "UNSPECIFIED" else type(default)[name]
+            assert getattr(spec, "dialect" if field == "regex_dialect" else field) is expected
+    assert constraint_spec(Constraint(json_schema="true", integral_floats=True)).integral_floats
+    assert not constraint_spec(Constraint(json_schema="true")).integral_floats
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"property_order": common_pb2.PROPERTY_ORDER_SCHEMA},
+        {"formats": common_pb2.FORMAT_POLICY_ASSERT},
+        {"regex_dialect": common_pb2.REGEX_DIALECT_PYTHON},
+        {"integral_floats": True},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_an_option_is_refused_beside_kinds_that_it_means_nothing_to(option):
+    (name,) = option
+    kinds = {
+        "json_schema": "true",
+        "json_object": common_pb2.JsonObject(),
+        "regex": "a",
+        "choices": common_pb2.Choices(values=["a"]),
+        "grammar": common_pb2.Grammar(text="a"),
+    }
+    for kind, value in kinds.items():
+        message = Constraint(**{kind: value}, **option)
+        if kind == ("regex" if name == "regex_dialect" else "json_schema"):
+            constraint_spec(message)
+            continue
+        with pytest.raises(InvalidRequestError, match=f"means nothing beside {kind}") as caught:
+            constraint_spec(message)
+        assert caught.value.field == f"constraint.{name}"
+
+
+@pytest.mark.parametrize("name", ["property_order", "formats", "regex_dialect"])
+def test_an_unknown_value_of_an_option_is_refused(name):
+    with pytest.raises(InvalidRequestError, match=r"unknown value 9; use [A-Z_]+_UNSPECIFIED, ") as caught:
+        constraint_spec(Constraint(json_schema="true", **{name: 9}))
+    assert caught.value.field == f"constraint.{name}"
+
+
+async def test_options_reach_the_texts(run_server):
+    async with run_server() as server:
+
+        async def text(**fields):
+            message = pb.GenerateRequest(text="x", constraint=Constraint(**fields))
+            return (await server.generation.Generate(message)).samples[0].text
+
+        async def unenforced(**fields):
+            message = constraint_pb2.CompileRequest(constraint=Constraint(**fields))
+            return [item.keyword for item in (await server.constraint.Compile(message)).unenforced]
+
+        digits = {"regex": "\\d{3}"}
+        ecma = await text(**digits, regex_dialect=common_pb2.REGEX_DIALECT_ECMA)
+        assert ecma.isascii()
+        assert ecma.isdecimal()
+        dated = {"json_schema": '{"type": "string", "format": "date"}'}
+        assert await unenforced(**dated) == []
+        assert await unenforced(**dated, formats=common_pb2.FORMAT_POLICY_ANNOTATE) == ["format"]
 
 
 async def test_a_constraint_is_compiled_once_and_reports_itself(run_server):

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from grammars.constraint import Whitespace
-from grammars.json_schema.compile import JsonOptions, PropertyOrder, compile_json_object, compile_json_schema
+from grammars.constraint import PropertyOrder, Whitespace
+from grammars.json_schema.compile import JsonOptions, compile_json_object, compile_json_schema
 from grammars.json_schema.gaps import INDENT
 from grammars.json_schema.leaves import OPEN_LEVELS
 
