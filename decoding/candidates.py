@@ -67,7 +67,7 @@ def narrow(row: Candidates) -> Candidates:
         if params.logprobs is not None:
             mass = total_mass(scaled_V)
             ids = np.union1d(ids, leaders(scaled_V, params.logprobs))
-    return replace(row, ids_C=ids, strides_C=row.strides_C[ids], scaled_C=scaled_V[ids], mass=mass)
+    return replace(row, ids_C=row.ids_C[ids], strides_C=row.strides_C[ids], scaled_C=scaled_V[ids], mass=mass)
 
 
 def total_mass(scaled_C: Logits) -> float:

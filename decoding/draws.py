@@ -42,7 +42,7 @@ def draw_each(rows: Mapping[int, Candidates]) -> Iterator[tuple[int, Draw]]:
 
 def draw_best(row: Candidates) -> Draw:
     """The most likely candidate, the lowest id among equals. Filters always keep it, so they do not enter."""
-    return _draw(row, row.scaled_C, int(row.scaled_C.argmax()), row.mass)
+    return outcome(row, row.scaled_C, int(row.scaled_C.argmax()), row.mass)
 
 
 def draw_keyed(batch: Sequence[Candidates]) -> list[Draw]:
@@ -58,7 +58,7 @@ def draw_keyed(batch: Sequence[Candidates]) -> list[Draw]:
     scores_RC += scaled_RC
     masses = [None if filtered else row.mass for row, filtered in zip(batch, cut, strict=True)]
     chosen_R = scores_RC.argmax(axis=1).tolist()
-    return [_draw(*outcome) for outcome in zip(batch, scaled_RC, chosen_R, masses, strict=True)]
+    return [outcome(*drawn) for drawn in zip(batch, scaled_RC, chosen_R, masses, strict=True)]
 
 
 def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[Number]:
@@ -71,7 +71,7 @@ def _stack(rows: Sequence[npt.NDArray[Number]], padding: float) -> npt.NDArray[N
     return stacked
 
 
-def _draw(row: Candidates, scaled_C: Logits, chosen: int, mass: float | None) -> Draw:
+def outcome(row: Candidates, scaled_C: Logits, chosen: int, mass: float | None) -> Draw:
     """The draw of candidate ``chosen`` among those left finite in ``scaled_C``; they are all the mass where it is None.
 
     ``scaled_C`` may be padded with -inf past the row's candidates.

@@ -21,10 +21,13 @@ Floats = npt.NDArray[np.float64]
 _GOLDEN = 0x9E3779B97F4A7C15  # odd, nearest to 2^64 / golden ratio: the stride of the stream
 
 
-def row_key(seed: int, sample_index: int, position: int) -> int:
-    """The 64-bit key of one row; all three in ``range(2**64)``."""
+def row_key(seed: int, sample_index: int, position: int, stream: bytes = b"") -> int:
+    """The 64-bit key of one row; all three in ``range(2**64)``.
+
+    ``stream`` (at most 16 bytes, BLAKE2b's personalisation) separates noise for other ends than the target's draw.
+    """
     packed = struct.pack("<QQQ", seed, sample_index, position)
-    return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(packed, digest_size=8, person=stream).digest(), "little")
 
 
 def strides(tokens: npt.NDArray[np.int64]) -> Bits:

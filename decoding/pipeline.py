@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from decoding.candidates import Candidates, narrow, scale
+from decoding.chances import Chances, chances
 from decoding.draws import draw_each
 from decoding.keyed import row_key, strides
 from decoding.legal import LegalLogits
@@ -43,28 +44,43 @@ class LogitsPipeline:
 
         A row without a legal token has no token; a row whose logits are not finite has no token and an error.
         """
-        assert logits_RV.ndim == 2
-        assert len(logits_RV) == len(rows)
-        assert logits_RV.shape[1] >= self.vocab_size
-        legal = LegalLogits(read_logits(logits_RV, self.vocab_size), rows, self.eos_token_ids)
+        legal = self._legal(logits_RV, rows)
         draws = {index: Draw(token=token) for index, token in legal.best().items()}
         contested: dict[int, Candidates] = {}
         with np.errstate(over="ignore"):  # what overflows becomes -inf, rightly: its probability is 0
             for index, ids_C, logits_C in legal.each(skip=draws):
-                largest = float(logits_C.max())
-                if math.isfinite(largest):
-                    contested[index] = self._candidates(rows[index], ids_C, logits_C, largest)
+                row = self._candidates(rows[index], ids_C, logits_C)
+                if isinstance(row, Draw):
+                    draws[index] = row
                 else:
-                    draws[index] = Draw(token=None, error=None if largest == -math.inf else _NOT_FINITE)
+                    contested[index] = row if ids_C is not None else narrow(row)
             draws.update(draw_each(contested))
         return [draws[index] for index in range(len(rows))]
 
-    def _candidates(self, row: RowContext, ids_C: Ids | None, logits_C: Logits, largest: float) -> Candidates:
-        candidates = Candidates(
+    def chances(self, logits_RV: torch.Tensor, rows: Sequence[RowContext]) -> list[Chances]:
+        """What `draw` draws from, row by row, for a verifier that needs the probabilities themselves."""
+        with np.errstate(over="ignore"):
+            found = {
+                index: chances(row) if isinstance(row, Candidates) else Chances(nothing=row)
+                for index, ids_C, logits_C in self._legal(logits_RV, rows).each(skip=())
+                for row in (self._candidates(rows[index], ids_C, logits_C),)
+            }
+        return [found[index] for index in range(len(rows))]
+
+    def _legal(self, logits_RV: torch.Tensor, rows: Sequence[RowContext]) -> LegalLogits:
+        assert logits_RV.ndim == 2
+        assert len(logits_RV) == len(rows)
+        assert logits_RV.shape[1] >= self.vocab_size
+        return LegalLogits(read_logits(logits_RV, self.vocab_size), rows, self.eos_token_ids)
+
+    def _candidates(self, row: RowContext, ids_C: Ids | None, logits_C: Logits) -> Candidates | Draw:
+        largest = float(logits_C.max())
+        if not math.isfinite(largest):
+            return Draw(token=None, error=None if largest == -math.inf else _NOT_FINITE)
+        return Candidates(
             params=row.params,
             key=row_key(row.params.seed, row.sample_index, len(row.prompt) + len(row.output)),
             ids_C=self._ids_V if ids_C is None else ids_C,
             strides_C=self._strides_V if ids_C is None else self._strides_V[ids_C],
             scaled_C=scale(logits_C, largest, row.params.temperature),
         )
-        return narrow(candidates) if ids_C is None else candidates
