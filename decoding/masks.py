@@ -24,7 +24,7 @@ def num_words(vocab_size: int) -> int:
     return (vocab_size + 31) // 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class MaskRow:
     """One immutable row of legal tokens.
 
@@ -33,12 +33,14 @@ class MaskRow:
         num_legal: number of set bits, at least 1.
         legal: the ascending legal ids (int64) where there are at most SHORT_LIST of them, else None.
         forbidden: the ascending forbidden ids below the vocabulary size (int64) where short, else None.
+        index: the row's number in the bank that it is from (`decoding.row_bank`), None where it is from none.
     """
 
     bits_W: npt.NDArray[np.int32]
     num_legal: int
     legal: npt.NDArray[np.int64] | None
     forbidden: npt.NDArray[np.int64] | None
+    index: int | None = None
 
     @classmethod
     def from_bits(cls, bits_W: npt.NDArray[np.int32], vocab_size: int) -> MaskRow:

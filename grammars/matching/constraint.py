@@ -16,6 +16,7 @@ from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.masks import FirstRow, Masks
 from grammars.matching.matcher import PushdownMatcher
 from grammars.matching.metering import IN_ENGINE, UNLIMITED, MeteredSource
+from grammars.matching.positions import Positions
 from grammars.matching.repeats import Repeats
 from grammars.matching.tables import Source
 from grammars.matching.trie import TokenTrie
@@ -60,10 +61,11 @@ class LazyGrammar:
         # Where a grammar is compiled, limits of the worker bound it; where it arrives, others wait for its states.
         self._allowance = UNLIMITED if first is None else IN_ENGINE
         self._automaton = PushdownAutomaton(self._meter, trie)
-        self._repeats = Repeats(self._automaton)
-        self._masks = Masks(self._automaton, self._repeats)
+        repeats = Repeats(self._automaton)
+        self._masks = Masks(self._automaton, repeats)
         if first is not None:
             self._masks.adopt(first)
+        self._positions = Positions(self._automaton, self._masks, repeats)
 
     def __reduce__(self) -> tuple[object, tuple[CompiledConstraint, TokenTrie, FirstRow | None]]:
         return _rebuilt, (self.constraint, self.trie, self._masks.first)
@@ -81,7 +83,7 @@ class LazyGrammar:
     @property
     def num_bytes(self) -> int:
         """Memory of tables and rows built so far."""
-        return self._automaton.tables.num_bytes + self._masks.num_bytes
+        return self._automaton.tables.num_bytes + self._masks.num_bytes + self._positions.num_bytes
 
     def renewed(self) -> LazyGrammar:
         """An equal grammar without what this one built, but for the row at the start of the text."""
@@ -89,7 +91,7 @@ class LazyGrammar:
 
     def matcher(self) -> PushdownMatcher:
         """A matcher at the start of the text."""
-        return PushdownMatcher(self._automaton, self._masks, self._repeats, self._meter, self._allowance)
+        return PushdownMatcher(self._automaton, self._positions, self._meter, self._allowance)
 
 
 def _rebuilt(constraint: CompiledConstraint, trie: TokenTrie, first: FirstRow | None) -> LazyGrammar:

@@ -22,7 +22,6 @@ from grammars.matching.lengths import TokenLengths
 from grammars.matching.memory import EMPTY_MEMORY, WordMemory
 from grammars.matching.repeats import Repeats
 from grammars.matching.row_cache import RowCache, SharedRow
-from grammars.matching.rows import freeze
 from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 
@@ -59,12 +58,17 @@ class Masks:
         self._vocabulary = automaton.trie.vocabulary
         self._repeats = repeats
         self._above: OrderedDict[int, _Above] = OrderedDict()
-        self._rows = RowCache(self._vocabulary.size)
+        self._rows = RowCache(automaton.trie.bank)
 
     @property
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
         return self._rows.num_bytes + sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
+
+    @property
+    def num_drops(self) -> int:
+        """How often rows were dropped."""
+        return self._rows.num_drops
 
     @property
     def first(self) -> FirstRow | None:
@@ -165,4 +169,4 @@ class Masks:
             clear(bits, some)
         if not bits.any():
             raise GrammarStateError("every key that may come next was used before")
-        return freeze(bits, self._vocabulary.size)
+        return self._automaton.trie.bank.row(bits)

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
 from grammars.matching.ahead import branches_from, forced_from
-from grammars.matching.automaton import Configuration, PushdownAutomaton
-from grammars.matching.masks import Masks
-from grammars.matching.memory import EMPTY_MEMORY, Event, WordMemory
+from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.metering import GUESSING, Allowance, MeteredSource
-from grammars.matching.repeats import Repeats
+from grammars.matching.positions import Position, Positions
 
 MAX_CANDIDATES = 4
 """More live bytes than this are a choice, whatever the memory forbids among them."""
-
-
-class Position(NamedTuple):
-    """Where a sample stands, and what it must not repeat."""
-
-    configuration: Configuration
-    memory: WordMemory
 
 
 class PushdownMatcher:
@@ -40,28 +30,25 @@ class PushdownMatcher:
         "_history",
         "_left_guessing_s",
         "_left_s",
-        "_masks",
         "_meter",
         "_position",
-        "_repeats",
+        "_positions",
     )
 
     def __init__(
         self,
         automaton: PushdownAutomaton,
-        masks: Masks,
-        repeats: Repeats,
+        positions: Positions,
         meter: MeteredSource,
         allowance: Allowance,
     ) -> None:
         self._automaton = automaton
-        self._masks = masks
-        self._repeats = repeats
+        self._positions = positions
         self._meter = meter
         self._allowance = allowance
         self._left_s = allowance.in_all_s
         self._left_guessing_s = GUESSING.in_all_s
-        self._position = Position(automaton.start, EMPTY_MEMORY)
+        self._position = positions.start
         self._finished = False
         self._history: list[Position] = []
         self._error: str | None = None
@@ -80,15 +67,13 @@ class PushdownMatcher:
 
     def mask(self) -> MaskRow:
         """The legal next tokens. Raises GrammarStateError after the end, after an error, and out of bounds."""
+        if self._error is None and not self._finished:
+            row = self._position.row
+            if row is not None:
+                return row
         self._check()
-        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
-        try:
-            return self._masks.row(*self._position)
-        except GrammarStateError as error:
-            self._error = str(error)
-            raise
-        finally:
-            self._left_s -= self._meter.spent_s - spent_s
+        with self._paying():
+            return self._positions.row(self._position)
 
     def only_end(self) -> bool:
         """True where nothing but an end-of-sequence token is legal."""
@@ -98,17 +83,21 @@ class PushdownMatcher:
 
     def advance(self, token: int) -> None:
         """Commit to ``token``. Raises GrammarStateError where it is illegal."""
+        if self._error is None and not self._finished:
+            known = self._position.after.get(token)
+            if known is not None:
+                self._history.append(self._position)
+                self._position = known
+                return
         self._check()
-        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
-        try:
-            after = self._after(token)
-        except GrammarStateError as error:
-            self._error = str(error)
-            raise
-        finally:
-            self._left_s -= self._meter.spent_s - spent_s
+        with self._paying():
+            is_end = token in self._automaton.trie.vocabulary.eos_ids
+            if not is_end:
+                after = self._positions.follow(self._position, token)
+            elif not self._automaton.is_accepting(self._position.configuration):
+                raise GrammarStateError(f"end-of-sequence token {token} came before the text was complete")
         self._history.append(self._position)
-        if after is None:
+        if is_end:
             self._finished = True
         else:
             self._position = after
@@ -126,7 +115,7 @@ class PushdownMatcher:
 
     def fork(self) -> PushdownMatcher:
         """An independent matcher in the same state, without the history before it."""
-        twin = PushdownMatcher(self._automaton, self._masks, self._repeats, self._meter, self._allowance)
+        twin = PushdownMatcher(self._automaton, self._positions, self._meter, self._allowance)
         twin._left_s = self._left_s
         twin._left_guessing_s = self._left_guessing_s
         twin._position = self._position
@@ -159,10 +148,22 @@ class PushdownMatcher:
             candidates = self._automaton.live_bytes(position.configuration)
             if len(candidates) > most:
                 return None
-            read = [(byte, self._read(position, bytes((byte,)))) for byte in candidates]
+            read = [(byte, self._positions.read(position, bytes((byte,)))) for byte in candidates]
         except GrammarStateError:
             return None
         return [(byte, after) for byte, after in read if after is not None]
+
+    @contextmanager
+    def _paying(self) -> Iterator[None]:
+        """What is built for the sample itself comes out of its allowance; an error in it stays."""
+        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
+        try:
+            yield
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+        finally:
+            self._left_s -= self._meter.spent_s - spent_s
 
     @contextmanager
     def _guessing(self) -> Iterator[None]:
@@ -172,40 +173,6 @@ class PushdownMatcher:
             yield
         finally:
             self._left_guessing_s -= self._meter.spent_s - spent_s
-
-    def _after(self, token: int) -> Position | None:
-        """The next position; None for a legal end."""
-        vocabulary = self._automaton.trie.vocabulary
-        if token in vocabulary.eos_ids:
-            if self._automaton.is_accepting(self._position.configuration):
-                return None
-            raise GrammarStateError(f"end-of-sequence token {token} came before the text was complete")
-        text = vocabulary.tokens[token] if 0 <= token < vocabulary.num_tokens else b""
-        after = self._read(self._position, text) if text else None
-        if after is None:
-            raise GrammarStateError(f"token {token} is illegal here")
-        return after
-
-    def _read(self, position: Position, text: bytes) -> Position | None:
-        (state, stack), memory = position
-        flat = self._automaton.tables.flat
-        for byte in text:
-            code = flat[state << 8 | byte]
-            if code <= 0:
-                break
-            state = code
-        else:  # the stack did not change
-            if not memory.partials:
-                return Position(Configuration(state, stack), memory)
-            return self._checked(Configuration(state, stack), memory.after(text, []))
-        events: list[Event] = []
-        after = self._automaton.read(position.configuration, text, events)
-        return None if after is None else self._checked(after, memory.after(text, events))
-
-    def _checked(self, configuration: Configuration, memory: WordMemory | None) -> Position | None:
-        if memory is None or self._repeats.is_exhausted(configuration, memory):
-            return None
-        return Position(configuration, memory)
 
     def _check(self) -> None:
         if self._error is not None:

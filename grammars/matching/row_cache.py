@@ -1,20 +1,23 @@
 """Rows by configuration, least recently used first to go.
 
-Invariant: the distinct rows that are kept take at most `MAX_BYTES`, and equal ones are one object.
+Invariant: the distinct rows that are kept take at most `MAX_BYTES`; equal ones are one object, as in their bank.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from decoding.masks import MaskRow
+from decoding.row_bank import RowBank
 from grammars.matching.automaton import Configuration
 from grammars.matching.repeats import WholeToken
-from grammars.matching.rows import freeze
 from grammars.matching.walk import Bits
 
 MAX_BYTES = 32 << 20
+KEPT = 0.75
+"""The part of the memory that is left once rows had to be dropped: what was derived from them goes with them, so they
+are not dropped one by one."""
 
 
 class SharedRow(NamedTuple):
@@ -25,15 +28,20 @@ class SharedRow(NamedTuple):
 
 
 class RowCache:
-    """The rows of one grammar."""
+    """The rows of one grammar.
 
-    def __init__(self, vocab_size: int, max_bytes: int = MAX_BYTES) -> None:
-        self._vocab_size = vocab_size
+    Attributes:
+        num_bytes: memory of the distinct rows; those that another grammar keeps too count here as well.
+        num_drops: how often rows were dropped.
+    """
+
+    def __init__(self, bank: RowBank, max_bytes: int = MAX_BYTES) -> None:
+        self._bank = bank
         self._max_bytes = max_bytes
         self._rows: OrderedDict[Configuration, SharedRow] = OrderedDict()
-        self._by_bits: dict[bytes, MaskRow] = {}
-        self._uses: dict[int, int] = {}
+        self._uses: Counter[int] = Counter()
         self.num_bytes = 0
+        self.num_drops = 0
 
     def get(self, configuration: Configuration) -> SharedRow | None:
         """The row of a configuration, where it is kept."""
@@ -44,15 +52,15 @@ class RowCache:
 
     def put(self, configuration: Configuration, bits: Bits, whole: tuple[WholeToken, ...]) -> SharedRow:
         """Keep the row of a configuration; ``bits`` must not be written to afterwards."""
-        key = bits.tobytes()
-        row = self._by_bits.get(key)
-        if row is None:
-            row = self._by_bits[key] = freeze(bits, self._vocab_size)
-            self.num_bytes += 2 * bits.nbytes  # the key is as large as the row
-        self._uses[id(row)] = self._uses.get(id(row), 0) + 1
+        row = self._bank.row(bits)
+        if not self._uses[id(row)]:
+            self.num_bytes += row.bits_W.nbytes
+        self._uses[id(row)] += 1
         shared = self._rows[configuration] = SharedRow(row, whole)
-        while self.num_bytes > self._max_bytes and len(self._rows) > 1:
-            self._drop()
+        if self.num_bytes > self._max_bytes:
+            self.num_drops += 1
+            while self.num_bytes > KEPT * self._max_bytes and len(self._rows) > 1:
+                self._drop()
         return shared
 
     def _drop(self) -> None:
@@ -60,5 +68,4 @@ class RowCache:
         self._uses[id(row)] -= 1
         if not self._uses[id(row)]:
             del self._uses[id(row)]
-            del self._by_bits[row.bits_W.tobytes()]
-            self.num_bytes -= 2 * row.bits_W.nbytes
+            self.num_bytes -= row.bits_W.nbytes

@@ -12,8 +12,9 @@ from decoding.masks import SHORT_LIST, MaskRow
 from grammars.matching.walk import Bits, count_bits, set_bits
 
 
-def freeze(bits: Bits, vocab_size: int) -> MaskRow:
-    """The row of ``bits`` (uint32 [W], none set at or past ``vocab_size``), which must not be written to afterwards.
+def freeze(bits: Bits, vocab_size: int, index: int | None = None) -> MaskRow:
+    """The row of ``bits`` (uint32 [W], none set at or past ``vocab_size``), which must not be written to afterwards,
+    with its number in a bank.
 
     Raises GrammarStateError where no bit is set.
     """
@@ -28,4 +29,4 @@ def freeze(bits: Bits, vocab_size: int) -> MaskRow:
         forbidden = np.empty(vocab_size - count, dtype=np.int64)
         set_bits(bits, vocab_size, False, forbidden)  # noqa: FBT003 - numba takes no keywords
     bits.setflags(write=False)
-    return MaskRow(bits_W=bits.view(np.int32), num_legal=count, legal=legal, forbidden=forbidden)
+    return MaskRow(bits_W=bits.view(np.int32), num_legal=count, legal=legal, forbidden=forbidden, index=index)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from decoding.row_bank import RowBank
+from grammars.matching.rows import freeze
 from grammars.matching.walk import child, find
 from grammars.vocabulary import Vocabulary
 
@@ -36,6 +38,7 @@ class TokenTrie:
         max_depth: largest depth plus 1 (the longest token in bytes).
         vocabulary: where the tokens come from.
         shared: what grammars over this vocabulary have in common; grows, and travels nowhere.
+        bank: the mask rows over this vocabulary; travels nowhere either.
     """
 
     nodes: npt.NDArray[np.int32]
@@ -43,13 +46,14 @@ class TokenTrie:
     max_depth: int
     vocabulary: Vocabulary
     shared: dict[Hashable, object] = field(default_factory=dict, repr=False)
+    bank: RowBank = field(init=False, repr=False)
 
-    def __getstate__(self) -> tuple[object, ...]:
-        return (self.nodes, self.tokens, self.max_depth, self.vocabulary, {})
+    def __post_init__(self) -> None:
+        size = self.vocabulary.size
+        object.__setattr__(self, "bank", RowBank(lambda bits, index: freeze(bits, size, index)))
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
-        for name, value in zip(self.__slots__, state, strict=True):
-            object.__setattr__(self, name, value)
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (self.nodes, self.tokens, self.max_depth, self.vocabulary)
 
     def __len__(self) -> int:
         return len(self.nodes) - 1
@@ -99,6 +103,10 @@ class TokenTrie:
             max_depth=max(depth, default=-1) + 1,
             vocabulary=vocabulary,
         )
+
+
+def _rebuilt(nodes: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32], depth: int, words: Vocabulary) -> TokenTrie:
+    return TokenTrie(nodes=nodes, tokens=tokens, max_depth=depth, vocabulary=words)
 
 
 def _common_prefix(left: bytes, right: bytes) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from decoding.errors import GrammarStateError
+from decoding.masks import MaskRow
 from grammars.constraint import PropertyOrder, Whitespace
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
@@ -55,10 +56,15 @@ class EspalierAnyOrder(Espalier):
 class _Walk:
     def __init__(self, grammar: LazyGrammar) -> None:
         self._matcher = grammar.matcher()
+        self._row: MaskRow | None = None
         self.bits = np.zeros((grammar.trie.vocabulary.size + 31) // 32, dtype=np.int32)
+        self._words = self.bits.data
 
     def mask(self) -> None:
-        self.bits[:] = self._matcher.mask().bits_W
+        row = self._matcher.mask()
+        if row is not self._row:
+            self._row = row
+            self._words[:] = row.bits_W.data
 
     def accept(self, token: int) -> bool:
         try:

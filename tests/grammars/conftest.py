@@ -139,7 +139,7 @@ def _path_to_end(matcher: Any, is_frugal: bool) -> list[int] | None:
         if is_frugal:
             live = [*dict.fromkeys([*(byte for byte in b'"]},: 0[{ntfa' if byte in live), *live[:1], *live[-1:]])]
         for byte in live:
-            after = matcher._read(position, bytes((byte,)))
+            after = matcher._positions.read(position, bytes((byte,)))
             place = None if after is None else (after.configuration, _rivalled(after.memory))
             if after is not None and place not in seen:
                 seen.add(place)
