@@ -60,3 +60,11 @@ class DraftTree:
             path.append(node)
             node = self.parents[node]
         return tuple(reversed(path))
+
+    def kept(self, nodes: Sequence[int]) -> DraftTree:
+        """The part with these ascending nodes; each of them has its parent among them."""
+        renumbered = {node: index for index, node in enumerate(nodes)}
+        return DraftTree(
+            tokens=tuple(self.tokens[node] for node in nodes),
+            parents=tuple(renumbered.get(self.parents[node], -1) for node in nodes),
+        )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decoding.tree import DraftTree
-from drafters.protocol import DraftContext
+from drafters.protocol import Draft, DraftContext
 
 
 class NoDrafter:
     """Plain decoding as the degenerate case of speculation."""
 
-    def propose(self, contexts: Sequence[DraftContext]) -> list[DraftTree]:
+    def propose(self, contexts: Sequence[DraftContext]) -> list[Draft]:
         """Node 0 alone for every context."""
-        return [DraftTree.chain([context.tokens[-1]]) for context in contexts]
+        return [Draft.nothing(context.tokens[-1]) for context in contexts]
 
     def observe(self, sequence_id: int, tokens: Sequence[int], accepted: int) -> None:
         """Nothing to learn."""

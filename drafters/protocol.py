@@ -13,6 +13,9 @@ from typing import Protocol
 from decoding.tree import DraftTree
 from grammars.protocol import Matcher
 
+AUTO = None
+"""As a context's mix: the server chooses."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftContext:
@@ -20,24 +23,64 @@ class DraftContext:
 
     Attributes:
         sequence_id: stable over the sequence's life.
+        tenant: whose request it is; nothing that is learned from one tenant's text may reach another's.
         tokens: prompt and committed output; the last one is node 0 of the tree.
         num_prompt: how many of them are the prompt.
         matcher: the constraint's state after `tokens`, or None. Read and fork it, never advance it.
         limit: most nodes that the tree may have, node 0 included; at least 1.
+        width: most guesses below one node; at least 1.
+        mix: names of the drafters that the request asks for, none for plain decoding; None leaves it to the server.
     """
 
     sequence_id: int
+    tenant: str = ""
     tokens: Sequence[int]
     num_prompt: int
     matcher: Matcher | None
     limit: int
+    width: int = 1
+    mix: tuple[str, ...] | None = AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A tree of guesses, and what is known about them.
+
+    Attributes:
+        tree: node 0 and the guesses below it.
+        sources: name of the drafter that guessed each node, "" for node 0; empty where it is not told.
+        rejected: guesses that are not in the tree because the grammar forbids them.
+    """
+
+    tree: DraftTree
+    sources: tuple[str, ...] = ()
+    rejected: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sources and len(self.sources) != len(self.tree):
+            raise ValueError("a draft names the source of every node, or of none")
+
+    @classmethod
+    def nothing(cls, token: int) -> Draft:
+        """Node 0 alone, which is plain decoding."""
+        return cls(tree=DraftTree.chain([token]))
+
+    def kept(self, nodes: Sequence[int]) -> Draft:
+        """The part with these ascending nodes, each with its parent; the others count as rejected."""
+        if len(nodes) == len(self.tree):
+            return self
+        return Draft(
+            tree=self.tree.kept(nodes),
+            sources=tuple(self.sources[node] for node in nodes) if self.sources else (),
+            rejected=self.rejected + len(self.tree) - len(nodes),
+        )
 
 
 class Drafter(Protocol):
-    """A source of draft trees, asked for the whole batch at once."""
+    """Guesses for the whole batch at once. The engine has one; `drafters.composition` makes it of several sources."""
 
-    def propose(self, contexts: Sequence[DraftContext]) -> list[DraftTree]:
-        """One tree per context, in order, with node 0 carrying the last known token."""
+    def propose(self, contexts: Sequence[DraftContext]) -> list[Draft]:
+        """One draft per context, in order, with node 0 carrying the last known token."""
         ...
 
     def observe(self, sequence_id: int, tokens: Sequence[int], accepted: int) -> None:

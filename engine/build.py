@@ -5,15 +5,26 @@ Invariant: everything that an engine needs is made here and handed in; nothing b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
 from decoding.pipeline import LogitsPipeline
+from drafters.choosing import FixedChooser
+from drafters.composition import Composition
+from drafters.forced import ForcedSource
+from drafters.ngram import NgramSource
 from drafters.none import NoDrafter
 from drafters.protocol import Drafter
+from drafters.source import Source
+from drafters.speculation import Offer, read_drafters
+from drafters.spelling import Speller, Tokenizer
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, ModelCard
 from engine.device import batch_tokens, compute_threads, resolve_device, resolve_dtype
 from engine.drafting import GuardedDrafter
 from engine.engine import Engine
 from engine.kv_cache import BLOCK_SIZE, KVCache
+from engine.loading.encoder import TextEncoder
 from engine.loading.files import ModelFiles
 from engine.loading.weights import load_model
 from engine.memory import num_blocks
@@ -22,12 +33,16 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler, SchedulerLimits
 from engine.stats import Totals
 from engine.threads import ComputeThreads
+from grammars.vocabulary import Vocabulary, load_vocabulary
+
+DRAFT_ROWS = 32
+"""Rows of a step that the drafts of undecided requests share: past this, a CPU's forward pass grows with every row."""
 
 
-def build_engine(config: EngineConfig, files: ModelFiles, *, num_tokens: int | None = None) -> Engine:
+def build_engine(config: EngineConfig, files: ModelFiles, *, vocabulary: Vocabulary | None = None) -> Engine:
     """Load the model and build an engine around it; sets the number of compute threads of this process.
 
-    ``num_tokens`` is the tokenizer's true size where the logits are padded past it.
+    ``vocabulary`` spares reading the tokenizer's tokens again.
     Raises ModelLoadError where model, device and configuration do not fit together.
     """
     device = resolve_device(config.device)
@@ -42,9 +57,28 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, num_tokens: int | N
         attention=config.attention,
         seed=config.seed,
     )
-    return assemble(
-        config, model, name=files.name, eos_token_ids=files.eos_token_ids, num_tokens=num_tokens, threads=threads
+    vocabulary = vocabulary or load_vocabulary(
+        files.tokenizer, eos_token_ids=files.eos_token_ids, size=model.vocab_size
     )
+    sources = make_sources(read_drafters(config.drafters), TextEncoder(files.tokenizer), vocabulary)
+    return assemble(
+        config,
+        model,
+        name=files.name,
+        eos_token_ids=files.eos_token_ids,
+        num_tokens=vocabulary.num_tokens,
+        sources=sources,
+        threads=threads,
+    )
+
+
+def make_sources(names: Seq[str], tokenizer: Tokenizer, vocabulary: Vocabulary) -> list[Source]:
+    """The drafters that need no model, in the order of their turns."""
+    makers: dict[str, Callable[[], Source]] = {
+        "forced": lambda: ForcedSource(Speller(tokenizer, vocabulary.tokens), vocabulary.tokens),
+        "ngram": NgramSource,
+    }
+    return [makers[name]() for name in names]
 
 
 def assemble(
@@ -54,14 +88,20 @@ def assemble(
     name: str,
     eos_token_ids: tuple[int, ...],
     num_tokens: int | None = None,
+    sources: Seq[Source] = (),
     drafter: Drafter | None = None,
-    draft_nodes: int = 1,
     threads: ComputeThreads | None = None,
 ) -> Engine:
     """An engine around a loaded model.
 
-    ``drafter`` guesses trees of at most ``draft_nodes`` nodes, the last known token included; 1 is plain decoding.
+    ``sources`` guess in this order; ``drafter`` guesses instead of what would be composed of them.
     """
+    offer = Offer(
+        loaded=tuple(source.name for source in sources),
+        draft_tokens=config.draft_tokens if sources or drafter else 0,
+        tree_width=config.tree_width,
+        max_draft_tokens=config.max_draft_tokens,
+    )
     context_length = min(config.context_length or model.context_length, model.context_length)
     blocks = num_blocks(
         config, shapes=model.kv_shapes, dtype=model.dtype, device=model.device, context_length=context_length
@@ -77,6 +117,10 @@ def assemble(
         kv_cache_tokens=blocks * BLOCK_SIZE,
         max_batch_tokens=batch_tokens(config, model.device),
         eos_token_ids=eos_token_ids,
+        drafters=offer.loaded,
+        draft_tokens=offer.draft_tokens,
+        tree_width=offer.tree_width,
+        max_draft_tokens=offer.max_draft_tokens,
     )
     totals = Totals()
     limits = SchedulerLimits(
@@ -85,7 +129,6 @@ def assemble(
         chunked_prefill=config.chunked_prefill,
         prefix_cache=config.prefix_cache,
         watermark=config.watermark,
-        draft_nodes=draft_nodes,
     )
     return Engine(
         card=card,
@@ -93,6 +136,13 @@ def assemble(
         runner=ModelRunner(model, KVCache(model.kv_shapes, blocks, model.dtype, model.device), threads),
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
-        drafter=GuardedDrafter(drafter or NoDrafter(), model.vocab_size),
+        drafter=GuardedDrafter(drafter or _composed(sources), model.vocab_size),
+        offer=offer,
         totals=totals,
     )
+
+
+def _composed(sources: Seq[Source]) -> Drafter:
+    if not sources:
+        return NoDrafter()
+    return Composition(sources, FixedChooser([source.name for source in sources], rows=DRAFT_ROWS))

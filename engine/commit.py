@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decoding.errors import EspalierError
 from decoding.finish import FinishReason
 from decoding.rows import TokenLogprobs
+from drafters.protocol import Draft
 from engine.request import Finish
 from engine.sequence import Sequence
 from engine.verification import NO_TOKEN, Verdict
@@ -29,15 +30,15 @@ _COMPLETE_BEFORE_MIN_TOKENS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What a sequence gained in one step; the first ``accepted`` tokens had been guessed."""
+    """What a sequence gained in one step; the first tokens had been guessed, by ``nodes`` of the draft."""
 
     tokens: tuple[int, ...]
-    accepted: int
+    nodes: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...]
     finish: Finish | None
 
 
-def commit(sequence: Sequence, verdict: Verdict, *, num_drafted: int, eos_token_ids: Collection[int]) -> Committed:
+def commit(sequence: Sequence, verdict: Verdict, *, draft: Draft, eos_token_ids: Collection[int]) -> Committed:
     """Append the walk's tokens up to and including the one that ends the text."""
     start = len(sequence.output)
     reason: FinishReason | None = None
@@ -58,12 +59,11 @@ def commit(sequence: Sequence, verdict: Verdict, *, num_drafted: int, eos_token_
             break
     tokens = tuple(sequence.output[start:])
     kept = verdict.draws[: len(tokens)]
-    accepted = min(len(verdict.walk.nodes) - 1, len(tokens))
-    sequence.drafted += num_drafted
-    sequence.accepted += accepted
+    nodes = verdict.walk.nodes[1 : len(tokens) + 1]
+    sequence.drafted.count(draft, nodes)
     return Committed(
         tokens=tokens,
-        accepted=accepted,
+        nodes=nodes,
         logprobs=tuple(draw.logprobs for draw in kept if draw.logprobs is not None),
         finish=None if reason is None else finish(sequence, reason, message),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from decoding.errors import InvalidRequestError
+from drafters.speculation import MAX_DRAFT_TOKENS, read_drafters
 
 LoadFormat = Literal["auto", "dummy"]
 Implementation = Literal["auto", "native", "transformers"]
@@ -45,6 +46,10 @@ class EngineConfig:
         threads: compute threads; None for up to the number of physical cores, fewer while others need the cores too. A
             fixed number makes timings and last bits reproducible.
         seed: seed of dummy weights.
+        drafters: names of the drafters to load, with "+" between them: forced, alternatives, suffix, ngram; or none.
+        draft_tokens: guesses per sequence and step where a request does not say.
+        tree_width: guesses below one node of a draft tree where a request does not say.
+        max_draft_tokens: most guesses per sequence and step that a request may ask for.
     """
 
     model: str | None = None
@@ -66,6 +71,10 @@ class EngineConfig:
     watermark: float = 0.01
     threads: int | None = None
     seed: int = 0
+    drafters: str = "forced+ngram"
+    draft_tokens: int = 8
+    tree_width: int = 2
+    max_draft_tokens: int = 64
 
     def __post_init__(self) -> None:
         if self.context_length is not None and self.context_length < MIN_CONTEXT_LENGTH:
@@ -82,6 +91,19 @@ class EngineConfig:
             raise InvalidRequestError("kv_memory_fraction", f"is {self.kv_memory_fraction}; it must be in (0, 1]")
         if not 0.0 <= self.watermark < 1.0:
             raise InvalidRequestError("watermark", f"is {self.watermark}; it must be in [0, 1)")
+        self._check_drafting()
+
+    def _check_drafting(self) -> None:
+        read_drafters(self.drafters)
+        if not 0 <= self.max_draft_tokens <= MAX_DRAFT_TOKENS:
+            problem = f"is {self.max_draft_tokens}; it must be in [0, {MAX_DRAFT_TOKENS}]"
+            raise InvalidRequestError("max_draft_tokens", problem)
+        if not 0 <= self.draft_tokens <= self.max_draft_tokens:
+            problem = f"is {self.draft_tokens}; it must be in [0, max_draft_tokens], which is {self.max_draft_tokens}"
+            raise InvalidRequestError("draft_tokens", problem)
+        if not 1 <= self.tree_width <= max(1, self.max_draft_tokens):
+            problem = f"is {self.tree_width}; it must be in [1, max_draft_tokens], which is {self.max_draft_tokens}"
+            raise InvalidRequestError("tree_width", problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +121,10 @@ class ModelCard:
         kv_cache_tokens: size of the KV cache.
         max_batch_tokens: token budget of one step.
         eos_token_ids: ids that end a text.
+        drafters: names of the drafters that requests may name.
+        draft_tokens: guesses per sequence and step where a request does not say.
+        tree_width: guesses below one node where a request does not say.
+        max_draft_tokens: most guesses that a request may ask for.
     """
 
     name: str
@@ -111,3 +137,7 @@ class ModelCard:
     kv_cache_tokens: int
     max_batch_tokens: int
     eos_token_ids: tuple[int, ...]
+    drafters: tuple[str, ...] = ()
+    draft_tokens: int = 0
+    tree_width: int = 1
+    max_draft_tokens: int = 0

@@ -11,9 +11,9 @@ from collections.abc import Sequence as Seq
 
 from decoding.errors import EspalierError
 from decoding.tree import DraftTree
-from drafters.protocol import DraftContext, Drafter
+from drafters.protocol import Draft, DraftContext, Drafter
 from engine.plan import Work
-from grammars.tree_walk import legal_part
+from grammars.tree_walk import legal_nodes
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class GuardedDrafter:
         self._drafter = drafter
         self._vocab_size = vocab_size
 
-    def propose(self, works: Seq[Work]) -> list[DraftTree | None]:
-        """One tree per work that reaches the end of its known tokens, None for the others."""
+    def propose(self, works: Seq[Work]) -> list[Draft | None]:
+        """One draft per work that reaches the end of its known tokens, None for the others."""
         contexts = [_context(work) for work in works if work.reaches_end]
         guesses = iter(self._guesses(contexts))
         return [self._checked(next(guesses), work) if work.reaches_end else None for work in works]
@@ -45,38 +45,41 @@ class GuardedDrafter:
         except Exception:
             log.exception("drafter %s failed to forget", self._drafter)
 
-    def _guesses(self, contexts: list[DraftContext]) -> list[DraftTree]:
+    def _guesses(self, contexts: list[DraftContext]) -> list[Draft]:
         try:
-            trees = self._drafter.propose(contexts)
-            if len(trees) == len(contexts):
-                return trees
-            log.error("drafter %s returned %d trees for %d contexts", self._drafter, len(trees), len(contexts))
+            drafts = self._drafter.propose(contexts)
+            if len(drafts) == len(contexts):
+                return drafts
+            log.error("drafter %s returned %d drafts for %d contexts", self._drafter, len(drafts), len(contexts))
         except Exception:
             log.exception("drafter %s failed; this step decodes without it", self._drafter)
-        return [DraftTree.chain([context.tokens[-1]]) for context in contexts]
+        return [Draft.nothing(context.tokens[-1]) for context in contexts]
 
-    def _checked(self, tree: DraftTree, work: Work) -> DraftTree:
-        root = DraftTree.chain([work.sequence.tokens[-1]])
-        if len(tree) == 1 or tree.tokens[0] != root.tokens[0]:
-            return root
+    def _checked(self, draft: Draft, work: Work) -> Draft:
+        tree, last = draft.tree, work.sequence.tokens[-1]
+        if len(tree) == 1 or tree.tokens[0] != last:
+            return Draft(tree=DraftTree.chain([last]), rejected=draft.rejected)
         if len(tree) > work.draft_nodes or not all(0 <= token < self._vocab_size for token in tree.tokens):
             request_id = work.sequence.request.request_id
             log.error("a drafter broke its limits for request %s; its guess is dropped", request_id)
-            return root
+            return Draft.nothing(last)
         if work.sequence.matcher is None:
-            return tree
+            return draft
         try:
-            return legal_part(work.sequence.matcher, tree)
+            return draft.kept(legal_nodes(work.sequence.matcher, tree))
         except EspalierError:
-            return root  # the matcher's error is sticky and ends the sequence when its rows are made
+            return Draft.nothing(last)  # the matcher's error is sticky and ends the sequence when its rows are made
 
 
 def _context(work: Work) -> DraftContext:
     sequence = work.sequence
     return DraftContext(
         sequence_id=sequence.id,
+        tenant=sequence.request.tenant,
         tokens=sequence.tokens,
         num_prompt=sequence.num_prompt,
         matcher=sequence.matcher,
         limit=work.draft_nodes,
+        width=sequence.drafting.width,
+        mix=sequence.drafting.mix,
     )

@@ -7,6 +7,7 @@ sequences, matchers and KV move, and between two calls every block is accounted 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 import numpy as np
@@ -16,6 +17,7 @@ from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
 from decoding.pipeline import LogitsPipeline
 from decoding.rows import Draw
+from drafters.speculation import Offer
 from engine.commit import Committed, commit, finish
 from engine.config import EngineConfig, ModelCard
 from engine.drafting import GuardedDrafter
@@ -26,7 +28,7 @@ from engine.request import Finish, GenerationRequest, TokenEvent
 from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
-from engine.stats import EngineStats, Totals
+from engine.stats import EngineStats, StepClock, Totals
 from engine.verification import Verdict, Verification, verdict, verifications
 
 
@@ -42,6 +44,7 @@ class Engine:
         scheduler: Scheduler,
         pipeline: LogitsPipeline,
         drafter: GuardedDrafter,
+        offer: Offer,
         totals: Totals,
     ) -> None:
         self.card = card
@@ -50,6 +53,7 @@ class Engine:
         self._scheduler = scheduler
         self._pipeline = pipeline
         self._drafter = drafter
+        self._offer = offer
         self._totals = totals
         self._live: dict[str, list[Sequence]] = {}
         self._ids = itertools.count()
@@ -78,26 +82,30 @@ class Engine:
 
     def step(self) -> list[TokenEvent]:
         """Compute one step of everything that the plan holds; the tokens that it committed."""
-        timed = self._totals.timed
+        clock = StepClock()
+        timed = clock.timed
         with timed("plan"):
             plan = self._scheduler.plan()
         self._totals.preemptions += len(plan.preempted)
         if not plan.works:
             return []
         with timed("draft"):
-            trees = self._drafter.propose(plan.works)
+            drafts = self._drafter.propose(plan.works)
         with timed("forward"):
-            batch = pack(plan.works, trees, self._runner.model.device)
+            batch = pack(
+                plan.works, [None if draft is None else draft.tree for draft in drafts], self._runner.model.device
+            )
             self._runner.copy_blocks(plan.copies)
             logits_RV = self._runner.forward(batch)
         with timed("mask"):
-            pending = verifications(plan.works, trees)
+            pending = verifications(plan.works, drafts)
         with timed("sample"):
             verdicts = self._draw(pending, logits_RV)
         with timed("commit"):
-            self._advance_chunks(plan.works)
+            self._advance_chunks(plan.works, clock.seconds)
             events = [self._commit(item, outcome) for item, outcome in zip(pending, verdicts, strict=True)]
         self._totals.steps += 1
+        self._totals.spend(clock.seconds)
         return events
 
     def stats(self) -> EngineStats:
@@ -124,6 +132,7 @@ class Engine:
             room = f"{len(request.prompt)} tokens leave no room in the context of {self.card.context_length}"
             raise InvalidRequestError("prompt", f"{room}; shorten it")
         request.params.check_vocabulary(self.card.vocab_size)
+        self._offer.settings(request.speculation)
         self._check_queue(request)
 
     def _check_queue(self, request: GenerationRequest) -> None:
@@ -136,6 +145,7 @@ class Engine:
 
     def _samples(self, request: GenerationRequest) -> list[Sequence]:
         arrival = next(self._arrivals)
+        drafting = self._offer.settings(request.speculation)
         longest = min(len(request.prompt) + request.params.max_tokens, self.card.context_length)
         return [
             Sequence(
@@ -145,6 +155,7 @@ class Engine:
                 arrival=arrival,
                 tokens=list(request.prompt),
                 max_length=longest,
+                drafting=drafting,
                 matcher=request.grammar.matcher() if request.grammar else None,
                 stop=request.stop.fork() if request.stop else None,
                 chain=PrefixChain.of_tenant(request.tenant),
@@ -165,10 +176,11 @@ class Engine:
         return verdict(item, draws) if item.error is None else None
 
     @staticmethod
-    def _advance_chunks(works: Seq[Work]) -> None:
+    def _advance_chunks(works: Seq[Work], seconds: Mapping[str, float]) -> None:
         """Known tokens up to the last one of each chunk are computed; the last of all is node 0, and the walk's."""
         for work in works:
             work.sequence.num_computed += work.chunk - int(work.reaches_end)
+            work.sequence.spend(seconds)
 
     def _commit(self, item: Verification, outcome: Verdict | None) -> TokenEvent:
         sequence = item.sequence
@@ -176,11 +188,11 @@ class Engine:
             self._scheduler.fork(item.leader, sequence)
         if outcome is None:
             return self._end(sequence, finish(sequence, FinishReason.ERROR, item.error or ""))
-        gained = commit(sequence, outcome, num_drafted=len(item.tree) - 1, eos_token_ids=self.card.eos_token_ids)
+        gained = commit(sequence, outcome, draft=item.draft, eos_token_ids=self.card.eos_token_ids)
         self._keep_path(sequence, outcome, len(gained.tokens))
         self._scheduler.index_computed(sequence)
         self._totals.count(item, gained)
-        self._drafter.observe(sequence.id, gained.tokens, gained.accepted)
+        self._drafter.observe(sequence.id, gained.tokens, len(gained.nodes))
         if gained.finish is not None:
             return self._end(sequence, gained.finish, gained)
         if item.leader is not None:

@@ -5,12 +5,13 @@ Invariant: token ids only. Each sample of a request ends with exactly one event 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
 from decoding.rows import TokenLogprobs
 from decoding.stops import StopChecker
+from drafters.speculation import Speculation
 from grammars.protocol import Grammar
 
 
@@ -27,6 +28,7 @@ class GenerationRequest:
         stop: fresh checker, forked for every sample, or None.
         priority: larger runs first and is preempted last.
         tenant: salt of the prefix cache; requests of different tenants never share blocks.
+        speculation: who may guess, and how much; it changes no output.
     """
 
     request_id: str
@@ -37,6 +39,7 @@ class GenerationRequest:
     stop: StopChecker | None = None
     priority: int = 0
     tenant: str = ""
+    speculation: Speculation = field(default_factory=Speculation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,13 @@ class Usage:
         drafted: guesses offered to the target.
         accepted: guesses that were committed.
         forced: accepted guesses that the grammar left no choice about.
+        rejected_by_grammar: guesses that the grammar forbade before they were offered.
+        accepted_per_position: how often the first, second, … guess of a step was committed.
         preemptions: how often the sample lost its blocks and was computed again.
+        draft_ms: wall time that the sample's steps spent on guessing; steps are shared with batch mates.
+        mask_ms: the same for masks.
+        forward_ms: the same for the model.
+        sample_ms: the same for draws.
     """
 
     prompt: int = 0
@@ -59,7 +68,18 @@ class Usage:
     drafted: int = 0
     accepted: int = 0
     forced: int = 0
+    rejected_by_grammar: int = 0
+    accepted_per_position: tuple[int, ...] = ()
     preemptions: int = 0
+    draft_ms: float = 0.0
+    mask_ms: float = 0.0
+    forward_ms: float = 0.0
+    sample_ms: float = 0.0
+
+    @property
+    def rejected_by_model(self) -> int:
+        """Guesses that the target was offered and did not take, those beside the accepted path included."""
+        return self.drafted - self.accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

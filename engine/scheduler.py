@@ -29,7 +29,6 @@ class SchedulerLimits:
     chunked_prefill: bool
     prefix_cache: bool
     watermark: float
-    draft_nodes: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +95,7 @@ class Scheduler:
             if sequence not in self.running:  # one before it in rank took its blocks
                 continue
             room = sequence.max_length - len(sequence.tokens)
-            nodes = max(1, min(self._limits.draft_nodes, draft.budget - later, room))
+            nodes = max(1, min(1 + sequence.drafting.max_tokens, draft.budget - later, room))
             if self._reserve(sequence, nodes, draft):
                 draft.works.append(Work(sequence=sequence, chunk=1, draft_nodes=nodes))
                 draft.budget -= nodes

@@ -6,10 +6,13 @@ of one, a preempted sequence is a large gap again. Invariant: ``0 <= num_compute
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from decoding.rows import RowContext
 from decoding.stops import StopChecker
+from drafters.speculation import DraftSettings
+from engine.drafted import Drafted
 from engine.kv_cache import BLOCK_SIZE
 from engine.prefix import PrefixChain
 from engine.request import GenerationRequest, Usage
@@ -33,6 +36,7 @@ class Sequence:
         tokens: prompt and committed output.
         output: the committed output alone.
         max_length: most tokens that it may come to.
+        drafting: who may guess for it, and how much.
         matcher: the constraint's state after `tokens`.
         stop: the stop strings' state after `tokens`.
         chain: prefix keys of its full blocks.
@@ -40,6 +44,8 @@ class Sequence:
         blocks: block table; covers at least `num_computed` slots.
         num_indexed: leading blocks that were offered to the prefix index.
         cached: prompt tokens found in the prefix cache at first admission; None before it.
+        drafted: what became of the guesses.
+        seconds: wall time of its steps by stage.
         followers: samples 1.. that draw their first token from this one's prompt.
     """
 
@@ -49,6 +55,7 @@ class Sequence:
     arrival: int
     tokens: list[int]
     max_length: int
+    drafting: DraftSettings
     matcher: Matcher | None
     stop: StopChecker | None
     chain: PrefixChain
@@ -57,8 +64,8 @@ class Sequence:
     blocks: list[int] = field(default_factory=list)
     num_indexed: int = 0
     cached: int | None = None
-    drafted: int = 0
-    accepted: int = 0
+    drafted: Drafted = field(default_factory=Drafted)
+    seconds: dict[str, float] = field(default_factory=dict)
     preemptions: int = 0
     followers: list[Sequence] = field(default_factory=list)
 
@@ -97,7 +104,22 @@ class Sequence:
             prompt=self.num_prompt,
             completion=len(self.output),
             cached=self.cached or 0,
-            drafted=self.drafted,
-            accepted=self.accepted,
+            drafted=self.drafted.offered,
+            accepted=self.drafted.accepted,
+            forced=self.drafted.forced,
+            rejected_by_grammar=self.drafted.rejected_by_grammar,
+            accepted_per_position=tuple(self.drafted.per_position),
             preemptions=self.preemptions,
+            draft_ms=self._ms("draft"),
+            mask_ms=self._ms("mask"),
+            forward_ms=self._ms("forward"),
+            sample_ms=self._ms("sample"),
         )
+
+    def spend(self, seconds: Mapping[str, float]) -> None:
+        """Count the stages of a step that it took part in."""
+        for stage, spent in seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+
+    def _ms(self, stage: str) -> float:
+        return 1000.0 * self.seconds.get(stage, 0.0)

@@ -15,6 +15,7 @@ from decoding.errors import EspalierError
 from decoding.rows import Draw, RowContext
 from decoding.tree import DraftTree
 from decoding.verify import Walk, walk
+from drafters.protocol import Draft
 from engine.plan import Work
 from engine.sequence import Sequence
 from grammars.tree_walk import masks
@@ -30,7 +31,7 @@ class Verification:
 
     Attributes:
         sequence: whose.
-        tree: its draft; node 0 alone where nothing was guessed.
+        draft: its guesses; node 0 alone where nothing was guessed.
         first_row: index of node 0 among the logits rows of the step.
         leader: the sequence whose prompt it follows, where it draws its first token from that one's row; else None.
         contexts: one per node; empty where the matcher failed.
@@ -38,7 +39,7 @@ class Verification:
     """
 
     sequence: Sequence
-    tree: DraftTree
+    draft: Draft
     leader: Sequence | None
     first_row: int
     contexts: tuple[RowContext, ...]
@@ -57,40 +58,40 @@ class Verdict:
     draws: tuple[Draw, ...]
 
 
-def verifications(works: Seq[Work], trees: Seq[DraftTree | None]) -> list[Verification]:
+def verifications(works: Seq[Work], drafts: Seq[Draft | None]) -> list[Verification]:
     """Rows with their masks for every work that reaches the end, and for the samples that follow it."""
     result: list[Verification] = []
     row = 0
-    for work, tree in zip(works, trees, strict=True):
-        if tree is None:
+    for work, draft in zip(works, drafts, strict=True):
+        if draft is None:
             continue
-        leader, root = work.sequence, DraftTree.chain(tree.tokens[:1])
+        leader, root = work.sequence, Draft.nothing(draft.tree.tokens[0])
         # Followers first: they take their share of the leader's blocks before it can end and release them.
         result += [_verification(follower, root, row, leader) for follower in leader.followers]
-        result.append(_verification(leader, tree, row))
+        result.append(_verification(leader, draft, row))
         leader.followers = []
-        row += len(tree)
+        row += len(draft.tree)
     return result
 
 
 def verdict(verification: Verification, draws: Seq[Draw]) -> Verdict:
     """Walk the tree along the tokens drawn at its nodes."""
     tokens = [NO_TOKEN if draw.token is None else draw.token for draw in draws]
-    path = walk(verification.tree, tokens)
+    path = walk(verification.draft.tree, tokens)
     return Verdict(walk=path, draws=tuple(draws[node] for node in path.nodes))
 
 
-def _verification(sequence: Sequence, tree: DraftTree, row: int, leader: Sequence | None = None) -> Verification:
+def _verification(sequence: Sequence, draft: Draft, row: int, leader: Sequence | None = None) -> Verification:
     contexts: tuple[RowContext, ...] = ()
     error = None
     try:
-        contexts = _contexts(sequence, tree)
+        contexts = _contexts(sequence, draft.tree)
     except EspalierError as problem:
         error = str(problem)
     except Exception:
         log.exception("matcher of request %s failed", sequence.request.request_id)
         error = "the constraint's matcher failed; this is a bug of the server"
-    return Verification(sequence=sequence, tree=tree, leader=leader, first_row=row, contexts=contexts, error=error)
+    return Verification(sequence=sequence, draft=draft, leader=leader, first_row=row, contexts=contexts, error=error)
 
 
 def _contexts(sequence: Sequence, tree: DraftTree) -> tuple[RowContext, ...]:

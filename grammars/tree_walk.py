@@ -12,25 +12,21 @@ from decoding.tree import DraftTree
 from grammars.protocol import Matcher
 
 
-def legal_part(matcher: Matcher, tree: DraftTree) -> DraftTree:
-    """The tree without the nodes that the grammar forbids, and without what hangs below them."""
+def legal_nodes(matcher: Matcher, tree: DraftTree) -> list[int]:
+    """The nodes, ascending, that the grammar allows; what hangs below a forbidden one is not among them."""
     children = tree.children()
-    kept = {0}
+    kept = [0]
 
     def visit(node: int) -> list[int]:
         if not children[node] or matcher.is_finished:
             return []
         row = matcher.mask()
         legal = [child for child in children[node] if tree.tokens[child] in row]
-        kept.update(legal)
+        kept.extend(legal)
         return legal
 
     _walk(matcher, tree, visit)
-    renumbered = {node: index for index, node in enumerate(sorted(kept))}
-    return DraftTree(
-        tokens=tuple(tree.tokens[node] for node in renumbered),
-        parents=tuple(renumbered.get(tree.parents[node], -1) for node in renumbered),
-    )
+    return sorted(kept)
 
 
 def masks(matcher: Matcher, tree: DraftTree) -> list[MaskRow | None]:

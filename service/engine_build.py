@@ -43,7 +43,7 @@ def build(config: EngineConfig, files: ModelFiles, trie: TokenTrie) -> Engine:
     from engine.build import build_engine  # noqa: PLC0415 - imports torch
 
     num_tokens = trie.vocabulary.num_tokens
-    engine = build_engine(config, files, num_tokens=num_tokens)
+    engine = build_engine(config, files, vocabulary=trie.vocabulary)
     if engine.card.vocab_size < num_tokens:
         raise ModelLoadError(f"the model has {engine.card.vocab_size} logits for {num_tokens} tokens; fetch it again")
     return engine

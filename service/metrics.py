@@ -117,9 +117,9 @@ class _EngineCollector(Collector):
             ("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", totals.prefix_queried_tokens),
             ("vllm:prefix_cache_hits", "Prompt tokens found there.", totals.prefix_hit_tokens),
             ("vllm:num_preemptions", "Samples that lost their blocks and were computed again.", totals.preemptions),
-            ("vllm:spec_decode_num_drafts", "Draft trees offered to the model.", totals.drafts),
-            ("vllm:spec_decode_num_draft_tokens", "Guesses in them.", totals.draft_tokens),
-            ("vllm:spec_decode_num_accepted_tokens", "Guesses that became output.", totals.accepted_tokens),
+            ("vllm:spec_decode_num_drafts", "Draft trees offered to the model.", totals.drafted.trees),
+            ("vllm:spec_decode_num_draft_tokens", "Guesses in them.", totals.drafted.offered),
+            ("vllm:spec_decode_num_accepted_tokens", "Guesses that became output.", totals.drafted.accepted),
         )
         for name, text, value in counters:
             family = CounterMetricFamily(name, text, labels=[_LABEL])

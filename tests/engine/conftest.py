@@ -14,6 +14,7 @@ from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
 from decoding.params import SamplingParams
 from decoding.tree import DraftTree
+from drafters.protocol import Draft
 from engine.build import assemble
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -99,16 +100,15 @@ def reference_tokens(request: GenerationRequest, sample_index: int = 0, **config
 
 
 def make_engine(
-    drafter: object | None = None, model: ToyModel | None = None, draft_nodes: int = 1, **config: object
+    drafter: object | None = None, model: ToyModel | None = None, draft_tokens: int = 8, **config: object
 ) -> Engine:
     defaults: dict[str, object] = {"kv_cache_tokens": 2048, "max_batch_tokens": 64, "max_running": 16}
     return assemble(
-        EngineConfig(**(defaults | config)),
+        EngineConfig(draft_tokens=draft_tokens, **(defaults | config)),
         model or ToyModel(),
         name="toy",
         eos_token_ids=(EOS,),
         drafter=drafter,
-        draft_nodes=draft_nodes,
     )
 
 
@@ -228,8 +228,8 @@ class RandomDrafter:
         self.random = random.Random(seed)
         self.answers = answers or {}
 
-    def propose(self, contexts) -> list[DraftTree]:
-        return [self.tree(context) for context in contexts]
+    def propose(self, contexts) -> list[Draft]:
+        return [Draft(tree=self.tree(context)) for context in contexts]
 
     def tree(self, context) -> DraftTree:
         tokens, parents = [context.tokens[-1]], [-1]

@@ -8,6 +8,7 @@ from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
 from decoding.tree import DraftTree
+from drafters.protocol import Draft
 from engine.request import GenerationRequest
 
 PARAMS = st.sampled_from(
@@ -72,7 +73,7 @@ def test_a_hostile_drafter_changes_no_output(toy, data):
     answers = {request.prompt: wanted[request.request_id, 0] for request in requests}
     engine = toy.engine(
         drafter=toy.RandomDrafter(data.draw(st.integers(0, 99)), answers),
-        draft_nodes=data.draw(st.integers(2, 9)),
+        draft_tokens=data.draw(st.integers(1, 8)),
         max_batch_tokens=data.draw(st.sampled_from([8, 64])),
         max_running=4,
         kv_cache_tokens=data.draw(st.sampled_from([128, 2048])),
@@ -87,7 +88,7 @@ def test_good_drafts_save_forward_passes_and_are_counted(toy):
     request = toy.request("r", 1, 20, params={"max_tokens": 30, "ignore_eos": True})
     answer = toy.alone(request)
     model = toy.Model()
-    engine = toy.engine(drafter=toy.RandomDrafter(0, {request.prompt: answer}), draft_nodes=8, model=model)
+    engine = toy.engine(drafter=toy.RandomDrafter(0, {request.prompt: answer}), draft_tokens=7, model=model)
     engine.submit(request)
     result = toy.run(engine)["r", 0]
     assert result.tokens == answer
@@ -95,7 +96,11 @@ def test_good_drafts_save_forward_passes_and_are_counted(toy):
     usage = result.finish.usage
     assert usage.completion == 30
     assert 10 < usage.accepted < usage.drafted
-    assert engine.stats().totals.accepted_tokens == usage.accepted
+    assert engine.stats().totals.drafted.accepted == usage.accepted
+
+
+def chain(tokens):
+    return Draft(tree=DraftTree.chain(tokens))
 
 
 class BrokenDrafter:
@@ -118,16 +123,16 @@ def test_a_broken_drafter_costs_guesses_and_nothing_else(toy, case):
         root = contexts[0].tokens[-1]
         trees = {
             "too few": [],
-            "wrong root": [DraftTree.chain([(root + 1) % toy.VOCAB, 3]) for _ in contexts],
-            "too large": [DraftTree.chain([context.tokens[-1], *[3] * 50]) for context in contexts],
-            "outside the vocabulary": [DraftTree.chain([context.tokens[-1], toy.VOCAB + 5]) for context in contexts],
+            "wrong root": [chain([(root + 1) % toy.VOCAB, 3]) for _ in contexts],
+            "too large": [chain([context.tokens[-1], *[3] * 50]) for context in contexts],
+            "outside the vocabulary": [chain([context.tokens[-1], toy.VOCAB + 5]) for context in contexts],
         }
         if case == "raises":
             raise RuntimeError("no")
         return trees[case]
 
     request = toy.request("r", 1, 20)
-    engine = toy.engine(drafter=BrokenDrafter(behaviour), draft_nodes=6)
+    engine = toy.engine(drafter=BrokenDrafter(behaviour), draft_tokens=5)
     engine.submit(request)
     assert toy.run(engine)["r", 0].tokens == toy.alone(request)
 

@@ -35,7 +35,7 @@ def files(tiny_model_dir) -> ModelFiles:
 
 def build(files: ModelFiles, **config):
     defaults = {"dtype": "float64", "device": "cpu", "kv_cache_tokens": 4096}
-    return build_engine(EngineConfig(**(defaults | config)), files, num_tokens=512)
+    return build_engine(EngineConfig(**(defaults | config)), files)
 
 
 def requests(files: ModelFiles) -> list[GenerationRequest]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.tree import DraftTree
-from grammars.tree_walk import legal_part, masks
+from grammars.tree_walk import legal_nodes, masks
 
 
 def random_tree(toy, seed: int, size: int) -> DraftTree:
@@ -35,7 +35,7 @@ def test_the_legal_part_and_its_masks_equal_fresh_matchers_along_every_path(toy,
         along = [tree.tokens[step] for step in tree.path(node)[1:]]
         return all(along[index] in fresh(along[:index]).legal() for index in range(len(along)))
 
-    legal = legal_part(matcher, tree)
+    legal = tree.kept(legal_nodes(matcher, tree))
     assert legal.tokens == tuple(tree.tokens[node] for node in range(size) if is_legal(node))
     assert matcher.history == before
     rows = masks(matcher, legal)

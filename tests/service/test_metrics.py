@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.finish import FinishReason
 from engine.blocks import BlockCounts
+from engine.drafted import Drafted
 from engine.request import Finish, TokenEvent, Usage
 from engine.stats import EngineStats, Totals
 from service.errors import AddressError
@@ -30,9 +31,8 @@ STATS = EngineStats(
         prefix_queried_tokens=13,
         prefix_hit_tokens=14,
         preemptions=15,
-        drafts=16,
-        draft_tokens=17,
-        accepted_tokens=18,
+        drafted=Drafted(trees=16, offered=117, accepted=18, forced=19, rejected_by_grammar=20, per_position=[12, 6]),
+        seconds={"draft": 0.5, "forward": 2.0},
     ),
 )
 VALUES = {
@@ -45,7 +45,7 @@ VALUES = {
     "vllm:prefix_cache_hits_total": 14,
     "vllm:num_preemptions_total": 15,
     "vllm:spec_decode_num_drafts_total": 16,
-    "vllm:spec_decode_num_draft_tokens_total": 17,
+    "vllm:spec_decode_num_draft_tokens_total": 117,
     "vllm:spec_decode_num_accepted_tokens_total": 18,
 }
 
