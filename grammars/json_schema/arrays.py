@@ -63,7 +63,10 @@ class Arrays:
         return rest if most is None else formulas.all_of((rest, formulas.negate(self.at_least(TRUE, most + 1))))
 
     def _most_unique(self, formula: int, count_values: Callable[[int], int | None]) -> int | None:
-        """How many different items there can be; None for many, 1 where it is hard to tell."""
+        """How many different items there can be whichever come first; None for many, 1 where it is hard to tell.
+
+        An item finds a value of its own where more values are possible at its place than items came before.
+        """
         asked = [pair for pair in self.formulas.atoms(formula) if isinstance(pair[0], EveryItem)]
         if not all(positive for _, positive in asked):
             return 1
@@ -72,15 +75,17 @@ class Arrays:
         if not all(self.formulas.atom(atom) in conjuncts for atom in items):
             together = self._goals.all_of(atom.goal for atom in items)
             return None if together != FALSE and count_values(together) is None else 1
-        counts = [count_values(goal) for goal in self._goals_in_turn(items)]
-        if len(counts) == 1:
-            return counts[0]
-        return None if all(count is None for count in counts) else 1
+        for begin, end, goal in self._goals_in_turn(items):
+            count = count_values(goal)
+            if count is not None and count < end:
+                return max(begin, count)
+        return None
 
-    def _goals_in_turn(self, items: list[EveryItem]) -> list[int]:
-        """What is asked of an item, wherever along the array that changes."""
-        places = sorted({0, *(place for atom in items for place in (atom.begin, atom.end) if place < UNBOUNDED)})
-        return [self._goals.all_of(atom.goal for atom in items if atom.begin <= place < atom.end) for place in places]
+    def _goals_in_turn(self, items: list[EveryItem]) -> Iterator[tuple[int, int, int]]:
+        """What is asked of the items with index in ``range(begin, end)``: (begin, end, goal), from the first item on."""
+        begins = sorted({0, *(place for atom in items for place in (atom.begin, atom.end) if place < UNBOUNDED)})
+        for begin, end in zip(begins, [*begins[1:], UNBOUNDED], strict=True):
+            yield begin, end, self._goals.all_of(atom.goal for atom in items if atom.begin <= begin < atom.end)
 
     def closing(self, residues: Residues) -> int | None:
         """The index of the residue that holds if the array ends here."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from grammars.json_schema.boolean import FALSE, TRUE
 from grammars.json_schema.keys import bits
+from grammars.json_schema.layouts import ObjectState
 from grammars.json_schema.leaves import Equal
-from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.search import Search
 from grammars.json_schema.shapes import Shape
 

@@ -9,65 +9,16 @@ Invariant: a residue that is not FALSE can be completed with the keys that remai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from grammars.json_schema.atoms import AtLeastMembers, EveryMember, Keys, KeySet, ObjectAtom, Outcome
+from grammars.json_schema.atoms import UNBOUNDED, AtLeastMembers, EveryMember, Keys, KeySet, ObjectAtom, Outcome
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
 from grammars.json_schema.keys import KeyClasses, bits
+from grammars.json_schema.layouts import Layout, ObjectState, Successor
 from grammars.json_schema.leaves import Goals
 from grammars.json_schema.outcomes import Residues, split
 from grammars.json_schema.search import Answering
 
 _NOTHING_LEFT = (TRUE,)
-
-
-class Layout:
-    """What all states of one object share.
-
-    Attributes:
-        classes: the classes of keys.
-        goals: by class, what is asked of its members whatever else the object holds; TRUE where nothing is.
-    """
-
-    __slots__ = ("_states", "classes", "goals")
-
-    def __init__(self, classes: KeyClasses, goals: dict[int, int]) -> None:
-        self.classes = classes
-        self.goals = goals
-        self._states: dict[tuple[int, int, Residues], ObjectState] = {}
-
-    def state(self, remaining: int, needed: int, residues: Residues) -> ObjectState:
-        """The one state with these parts."""
-        key = (remaining, needed, residues)
-        state = self._states.get(key)
-        if state is None:
-            state = self._states[key] = ObjectState(self, remaining, needed, residues)
-        return state
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ObjectState:
-    """Between two members. Equal states of a layout are one object.
-
-    Attributes:
-        layout: what all states of the object share.
-        remaining: the classes of keys that may still come.
-        needed: those of named keys that must still come.
-        residues: what else is asked of the members to come, one formula per outcome.
-    """
-
-    layout: Layout
-    remaining: int
-    needed: int
-    residues: Residues
-
-
-@dataclass(frozen=True, slots=True)
-class Successor:
-    """One way to go on: a child that meets `goal` leads to `state`."""
-
-    goal: int
-    state: ObjectState
 
 
 class Objects:
@@ -138,12 +89,13 @@ class Objects:
         """The classes of keys that may come next."""
         layout = state.layout
         coming = layout.classes.coming(state.remaining, state.needed)
+        bounds = self._counts(state.residues[0]) if len(state.residues) == 1 else None
         for key_class in bits(coming):
-            if state.residues == _NOTHING_LEFT:
-                goal = layout.goals.get(key_class, TRUE)
-                if goal != TRUE and not (yield ("goal", goal)):
-                    coming &= ~(1 << key_class)
-            elif not (yield from self.step(state, key_class)):
+            if bounds is not None:
+                may_come = yield from layout.may_come(state, key_class, *bounds)
+            else:
+                may_come = bool((yield from self.step(state, key_class)))
+            if not may_come:
                 coming &= ~(1 << key_class)
         return coming
 
@@ -180,11 +132,9 @@ class Objects:
         """Whether some members complete ``state``, which has one residue."""
         if self.closing(state) is not None:
             return True
-        if state.residues == _NOTHING_LEFT:
-            for key_class in bits(state.needed):
-                if not (yield ("goal", state.layout.goals.get(key_class, TRUE))):
-                    return False
-            return True
+        bounds = self._counts(state.residues[0])
+        if bounds is not None:
+            return (yield from state.layout.are_enough(state.remaining, state.needed, *bounds))
         classes = state.layout.classes
         for key_class in self._promising(state):
             remaining = classes.after_in_order(state.remaining, key_class)
@@ -195,6 +145,19 @@ class Objects:
                     if (yield ("object", candidate)):
                         return True
         return False
+
+    def _counts(self, residue: int) -> tuple[int, int] | None:
+        """The least and the most members that a residue asks for, where it asks nothing else."""
+        least, most = 0, UNBOUNDED
+        for part in self.formulas.conjuncts(residue):
+            atom, positive = self.formulas.literal(part) or (None, False)
+            if not isinstance(atom, AtLeastMembers):
+                return None
+            if positive:
+                least = max(least, atom.count)
+            else:
+                most = min(most, atom.count - 1)
+        return least, most
 
     def _successors(
         self, state: ObjectState, key_class: int, remaining: int

@@ -18,9 +18,9 @@ from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.fixed import Kind
 from grammars.json_schema.keys import KeyClasses, bits
+from grammars.json_schema.layouts import ObjectState
 from grammars.json_schema.leaves import OPEN_LEVELS, Anything
 from grammars.json_schema.names import Name, Names
-from grammars.json_schema.objects import ObjectState
 from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import Row, ScalarStates
 from grammars.json_schema.shapes import Shape, merged_order

@@ -16,8 +16,9 @@ from grammars.json_schema.constants import Array, Constant, Number, Object
 from grammars.json_schema.counting import Counting
 from grammars.json_schema.keys import KeyClasses
 from grammars.json_schema.languages import Languages
+from grammars.json_schema.layouts import ObjectState, Successor
 from grammars.json_schema.leaves import UNIQUE_LEVELS, Anything, Canonical, Equal, Leaf, Place
-from grammars.json_schema.objects import Objects, ObjectState, Successor
+from grammars.json_schema.objects import Objects
 from grammars.json_schema.outcomes import Residues, Split
 from grammars.json_schema.search import Answering, Question, Search
 from grammars.json_schema.shapes import NOTHING, Shape, Shapes
