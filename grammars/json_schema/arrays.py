@@ -39,6 +39,19 @@ class Arrays:
         """Whether a formula asks anything of repeats."""
         return any(isinstance(atom, UniqueItems) for atom, _ in self.formulas.atoms(formula))
 
+    def wants_repeats(self, formula: int) -> bool:
+        """Whether a formula holds of arrays with repeats alone, which nothing here can bring about."""
+        if not self.is_unique(formula):
+            return False
+        with_them, without = (self._with_uniqueness(formula, truth) for truth in (FALSE, TRUE))
+        return without == FALSE and with_them != FALSE
+
+    def _with_uniqueness(self, formula: int, truth: int) -> int:
+        formulas = self.formulas
+        return formulas.substitute(
+            formula, lambda atom: truth if isinstance(atom, UniqueItems) else formulas.atom(atom), {}
+        )
+
     def without_repeats(self, formula: int, canonical: int, count_values: Callable[[int], int | None]) -> int:
         """A formula that may hold `UniqueItems`, restricted to arrays in which items are in fact unique, without that
         atom.
@@ -50,15 +63,14 @@ class Arrays:
         formulas = self.formulas
 
         def image(atom: ArrayAtom) -> int:
-            if isinstance(atom, UniqueItems):
-                return TRUE
             if isinstance(atom, AtLeastItems):
                 values = count_values(self._goals.all_of((atom.goal, canonical)))
                 return FALSE if values is not None and values < atom.count else formulas.atom(atom)
             return formulas.atom(atom)
 
         written = self.every(0, UNBOUNDED, canonical)
-        rest = formulas.all_of((formulas.substitute(formula, image, {}), written))
+        unique = self._with_uniqueness(formula, TRUE)
+        rest = formulas.all_of((formulas.substitute(unique, image, {}), written))
         most = self._most_unique(rest, count_values)
         return rest if most is None else formulas.all_of((rest, formulas.negate(self.at_least(TRUE, most + 1))))
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from decoding.errors import ConstraintError
+from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.constraint import PropertyOrder, Whitespace
 from grammars.json_schema.atoms import AtLeastItems, EveryItem, EveryMember
 from grammars.json_schema.boolean import FALSE
@@ -71,6 +72,7 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     goal = values.goals.atom(Place(""))
     _translate_all(values, goal)
     if not values.is_possible(goal):
+        _refuse_repeats(values, goal)
         raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
     text = json.dumps(document.root, default=str)
     flags = f"{options.assert_formats} {options.integral_floats} {options.best_effort}"
@@ -89,6 +91,12 @@ def compile_json_object(options: JsonOptions) -> CompiledConstraint:
 
 def _translate_all(values: Values, goal: int) -> None:
     """Translate every schema that can be reached, so that errors show now."""
+    for current in _reached(values, goal):
+        _check(values, current)
+
+
+def _reached(values: Values, goal: int) -> Iterator[int]:
+    """The goals that a goal asks of values, of their members and items, and so on."""
     seen: set[int] = set()
     pending = [goal]
     while pending:
@@ -96,12 +104,25 @@ def _translate_all(values: Values, goal: int) -> None:
         if current in seen:
             continue
         seen.add(current)
+        yield current
         shape = values.shape(current)
-        _check(values, current)
         members = [atom for atom, _ in values.objects.formulas.atoms(shape.object)]
         items = [atom for atom, _ in values.arrays.formulas.atoms(shape.array)]
         pending += [atom.goal for atom in members if isinstance(atom, EveryMember)]
         pending += [atom.goal for atom in items if isinstance(atom, EveryItem | AtLeastItems)]
+
+
+def _refuse_repeats(values: Values, goal: int) -> None:
+    """Blame what cannot be enforced, where an impossible schema has it inside.
+
+    Raises UnsupportedConstraintError.
+    """
+    for current in _reached(values, goal):
+        for asked in (current, values.goals.negate(current)):
+            if values.arrays.wants_repeats(values.shape(asked).array):
+                raise UnsupportedConstraintError(
+                    FIELD, "asks for arrays in which items repeat, which cannot be enforced", _place(values, current)
+                )
 
 
 def _check(values: Values, goal: int) -> None:

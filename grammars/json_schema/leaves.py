@@ -12,7 +12,7 @@ from grammars.json_schema.constants import Constant
 
 OPEN_LEVELS = 64
 """How deeply a value nests where the schema asks nothing of it."""
-UNIQUE_LEVELS = 8
+UNIQUE_LEVELS = 32
 """How deeply an item of an array without repeats nests."""
 
 

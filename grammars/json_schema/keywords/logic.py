@@ -42,7 +42,10 @@ def one_of(context: Context) -> Shape:
 
 def negation(context: Context) -> Shape:
     """The value is invalid under the schema."""
-    return context.values.shapes.negate(context.shape("not"))
+    shape = context.values.shapes.negate(context.shape("not"))
+    if context.values.arrays.wants_repeats(shape.array):
+        raise context.unsupported("not", "asks for arrays in which items repeat, which cannot be enforced")
+    return shape
 
 
 def conditional(context: Context) -> Shape:

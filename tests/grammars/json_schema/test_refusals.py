@@ -71,6 +71,19 @@ UNSUPPORTED = [
     ({"$ref": "https://example.com/schema"}, "/$ref", "outside the schema"),
     ({"$schema": "http://json-schema.org/draft-03/schema#"}, "/$schema", "not supported"),
     ({"items": {"pattern": "(a)\\1"}}, "/items/pattern", "back-reference"),
+    ({"not": {"uniqueItems": True}}, "/not", "items repeat"),
+    ({"type": "array", "not": {"uniqueItems": True}}, "/not", "items repeat"),
+    ({"properties": {"a": {"type": "array", "not": {"uniqueItems": True}}}}, "/properties/a/not", "items repeat"),
+    (
+        {
+            "required": ["a"],
+            "type": "object",
+            "properties": {"a": {"type": "array"}},
+            "not": {"properties": {"a": {"uniqueItems": True}}},
+        },
+        "/not/properties/a",
+        "items repeat",
+    ),
 ]
 
 
