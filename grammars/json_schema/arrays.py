@@ -94,7 +94,7 @@ class Arrays:
         return None
 
     def _goals_in_turn(self, items: list[EveryItem]) -> Iterator[tuple[int, int, int]]:
-        """What is asked of the items with index in ``range(begin, end)``: (begin, end, goal), from the first item on."""
+        """(begin, end, goal): what is asked of the items with index in ``range(begin, end)``, in turn."""
         begins = sorted({0, *(place for atom in items for place in (atom.begin, atom.end) if place < UNBOUNDED)})
         for begin, end in zip(begins, [*begins[1:], UNBOUNDED], strict=True):
             yield begin, end, self._goals.all_of(atom.goal for atom in items if atom.begin <= begin < atom.end)

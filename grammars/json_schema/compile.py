@@ -16,6 +16,7 @@ from grammars.json_schema.atoms import AtLeastItems, EveryItem, EveryMember
 from grammars.json_schema.boolean import FALSE
 from grammars.json_schema.document import FIELD, Document, Schema
 from grammars.json_schema.leaves import Place
+from grammars.json_schema.shallow import LEVELS, inner_goals, too_deep
 from grammars.json_schema.source import JsonSource
 from grammars.json_schema.translate import Translator
 from grammars.json_schema.values import Values
@@ -74,6 +75,11 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     if not values.is_possible(goal):
         _refuse_repeats(values, goal)
         raise ConstraintError(FIELD, "is impossible: no JSON value is valid under it", _impossible_part(values, goal))
+    deep = too_deep(values, goal)
+    if deep is not None:
+        raise UnsupportedConstraintError(
+            FIELD, f"is met by values with more than {LEVELS} levels of nesting alone", _place(values, deep)
+        )
     text = json.dumps(document.root, default=str)
     flags = f"{options.assert_formats} {options.integral_floats} {options.best_effort}"
     parts = ("json_schema", options.whitespace.value, options.property_order.value, flags, text)
@@ -105,11 +111,7 @@ def _reached(values: Values, goal: int) -> Iterator[int]:
             continue
         seen.add(current)
         yield current
-        shape = values.shape(current)
-        members = [atom for atom, _ in values.objects.formulas.atoms(shape.object)]
-        items = [atom for atom, _ in values.arrays.formulas.atoms(shape.array)]
-        pending += [atom.goal for atom in members if isinstance(atom, EveryMember)]
-        pending += [atom.goal for atom in items if isinstance(atom, EveryItem | AtLeastItems)]
+        pending += inner_goals(values, current)
 
 
 def _refuse_repeats(values: Values, goal: int) -> None:

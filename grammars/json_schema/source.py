@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from decoding.errors import GrammarStateError
 from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.fixed import Kind
@@ -23,6 +24,7 @@ from grammars.json_schema.leaves import OPEN_LEVELS, Anything
 from grammars.json_schema.names import Name, Names
 from grammars.json_schema.outcomes import Residues
 from grammars.json_schema.scalars import Row, ScalarStates
+from grammars.json_schema.shallow import Shallow
 from grammars.json_schema.shapes import Shape, merged_order
 from grammars.json_schema.values import Values
 from grammars.matching.tables import NOTHING_REMEMBERED, Remembering, Tables
@@ -41,6 +43,7 @@ class JsonSource:
         self._whitespace = whitespace
         self._key_starts: dict[tuple[KeyClasses, int], int] = {}
         self._value_rows: dict[tuple[int, ...], Row] = {}
+        self._shallow = Shallow(values)
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
@@ -49,6 +52,7 @@ class JsonSource:
         self._scalars = ScalarStates(self._values.languages, self.names)
         self._gap_row = self._scalars.fixed_row(Kind.GAP, 0) if self._whitespace is Whitespace.FLEXIBLE else []
         tables.hint_of = self._scalars.hint
+        tables.shallow_of = self.shallow
         return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
 
     def expand(self, tables: Tables, state: int) -> None:
@@ -74,6 +78,16 @@ class JsonSource:
                 rest = tuple(self._values.next_item(residues))[outcome]
                 return self._gapped(("after_item", rest, is_unique))
         raise AssertionError(self.names.handler_name(handler))
+
+    def shallow(self, state: int) -> int:
+        """The state that stands for ``state`` where the text nests too deeply; see `shallow.Shallow`.
+
+        Raises GrammarStateError where the text can only be completed by nesting much deeper.
+        """
+        twin = self._shallow.state(self.names.state_name(state))
+        if twin is None:
+            raise GrammarStateError("the text nests too deeply to be completed")
+        return self.names.state(twin) if twin is not self.names.state_name(state) else state
 
     def _expand_done(self, state: int) -> None:
         self._tables.set_row(state, (), final=0)

@@ -105,7 +105,7 @@ class Values:
 
     def open_object(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState | None:
         """The state after ``{``, or None where no members complete any of ``formulas``."""
-        state = self._search.run(self.objects.pruned(self._opened(formulas, order)))
+        state = self.live_members(self._opened(formulas, order))
         return state if any(state.residues) else None
 
     def is_object_possible(self, formula: int, order: tuple[str, ...]) -> bool:
@@ -123,8 +123,16 @@ class Values:
 
     def open_array(self, formulas: Residues) -> Residues | None:
         """The state after ``[``, or None where no items complete any of ``formulas``."""
-        residues = self._search.run(self._open_array(tuple(self._without_repeats(formula) for formula in formulas)))
+        residues = self.live_items(tuple(self._without_repeats(formula) for formula in formulas))
         return residues if any(residues) else None
+
+    def live_items(self, residues: Residues) -> Residues:
+        """``residues`` with those replaced by FALSE that no items complete."""
+        return self._search.run(self.arrays.pruned(residues))
+
+    def live_members(self, state: ObjectState) -> ObjectState:
+        """``state`` with the residues replaced by FALSE that no members complete."""
+        return self._search.run(self.objects.pruned(state))
 
     def after_key(self, state: ObjectState, key_class: int) -> tuple[Successor, ...]:
         """The ways to go on after a key that may come."""
@@ -158,9 +166,6 @@ class Values:
             known = self.objects.opened(self._key_classes(key_sets, order), formulas)
             self._openings[formulas, order] = known
         return known
-
-    def _open_array(self, formulas: Residues) -> Answering[Residues]:
-        return (yield from self.arrays.pruned(formulas))
 
     def _answer(self, question: Question) -> Answering[bool]:
         match question:

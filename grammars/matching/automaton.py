@@ -18,6 +18,9 @@ from grammars.matching.walk import BASE, MISSING_ROW, NUM_COUNTS, RANGE_FIELDS, 
 
 MAX_DEPTH = 1000
 """Most handlers on a stack: how deeply a text may nest."""
+DEEP = 600
+"""From so many handlers on, texts are led to their end; see `Tables.shallow`. What is left up to `MAX_DEPTH` is for the
+levels that shallow states may add, and for those that single tokens open before they are looked at."""
 MAX_EXPANSIONS = 100_000
 """Most states and outcomes built for one mask."""
 
@@ -103,7 +106,11 @@ class PushdownAutomaton:
                     raise GrammarStateError(f"the text nests more than {MAX_DEPTH} levels deep")
             else:
                 state, stack = self._popped(stack, outcome, position, events)
-        return Configuration(state, stack)
+        return Configuration(self._bounded(state, stack), stack)
+
+    def _bounded(self, state: int, stack: int) -> int:
+        """The state, or its shallow twin where the stack is deep."""
+        return state if self.stacks.depth_of[stack] < DEEP else self.tables.shallow(state)
 
     def live_bytes(self, configuration: Configuration) -> list[int]:
         """The bytes that may come next, ascending."""

@@ -102,6 +102,9 @@ class Tables:
         """How each handler's words are remembered."""
         self.hint_of: Callable[[int], Hint | None] | None = None
         """Where the source sets it, what it can tell of a state that is in no block."""
+        self.shallow_of: Callable[[int], int] | None = None
+        """Where the source sets it, the state that takes a state's place in a text that nests very deeply."""
+        self._shallow: dict[int, int] = {}
         self._blocks: list[tuple[int, int, Hashable]] = []
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}
@@ -146,6 +149,16 @@ class Tables:
             if first <= state < last:
                 return Shared(key=(key, state - first))
         return None if self.hint_of is None else self.hint_of(state)
+
+    def shallow(self, state: int) -> int:
+        """The state that takes the place of ``state`` in a text that nests very deeply; often itself."""
+        if self.shallow_of is None:
+            return state
+        twin = self._shallow.get(state)
+        if twin is None:
+            twin = self._shallow[state] = self.shallow_of(state)
+            self._shallow[twin] = twin
+        return twin
 
     def add_chain(self, text: bytes, code: int) -> int:
         """New states that read ``text`` and nothing else, with ``code`` at its last byte; the first one's number."""
