@@ -4,6 +4,7 @@
          │            └─ refusals ──► the same error again
          └─ same key in flight? ──► wait with the others
                 └─ no ──► queue (bounded) ──► idle worker ──► result to cache, refusal to refusals
+                                                   └─ slow, others wait ──► slow lane, anew
 
 Invariant: a constraint can take from the server at most one worker for `ConstraintLimits.wall_s`; whatever it does
 there, other constraints, the event loop and the engine go on.
@@ -24,7 +25,7 @@ from typing import Self
 from decoding.errors import CapacityError, ConstraintError, EspalierError, InvalidRequestError, UnavailableError
 from grammars.compiling.cache import BoundedCache
 from grammars.compiling.dispatch import BACKENDS, compile_constraint
-from grammars.compiling.messages import CompileFunction, Setup, frame
+from grammars.compiling.messages import CompileFunction, Reply, Setup, frame
 from grammars.compiling.process import WorkerProcess, WorkerTimeoutError
 from grammars.compiling.result import CompiledConstraint
 from grammars.constraint import ConstraintKind, ConstraintSpec
@@ -43,6 +44,7 @@ class PoolOptions:
         backend: "espalier", "llguidance" or "outlines-core"; llguidance compiles grammars in any case.
         limits: what one constraint may cost.
         workers: processes; each compiles one constraint at a time.
+        quick_s: constraints that compile longer are slow; they leave one worker to others, where there are two or more.
         max_waiting: constraints that may wait for a worker; more get CapacityError.
         cache_entries: most compiled constraints that are kept.
         cache_bytes: most bytes that they hold together in their packed form.
@@ -53,6 +55,7 @@ class PoolOptions:
     backend: str = "espalier"
     limits: ConstraintLimits = field(default_factory=ConstraintLimits)
     workers: int = 2
+    quick_s: float = 1.0
     max_waiting: int = 64
     cache_entries: int = 512
     cache_bytes: int = 256 << 20
@@ -62,7 +65,15 @@ class PoolOptions:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InvalidRequestError("backend", f"is {self.backend!r}; use one of {', '.join(sorted(BACKENDS))}")
-        least = {"workers": 1, "max_waiting": 0, "cache_entries": 1, "cache_bytes": 1, "refusals": 0, "niceness": 0}
+        least = {
+            "workers": 1,
+            "max_waiting": 0,
+            "cache_entries": 1,
+            "cache_bytes": 1,
+            "refusals": 0,
+            "niceness": 0,
+            "quick_s": 0,
+        }
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise InvalidRequestError(name, f"is {getattr(self, name)}; it must be at least {value}")
@@ -75,6 +86,7 @@ class _Job:
     task: asyncio.Task[CompiledConstraint]
     waiters: int = 0
     has_worker: bool = False
+    is_slow: bool = False
 
 
 class CompilePool:
@@ -106,6 +118,9 @@ class CompilePool:
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
         self._workers: set[WorkerProcess] = set()
         self._starting: set[asyncio.Task[None]] = set()
+        self._slow_lane = asyncio.Semaphore(max(1, options.workers - 1))
+        self._starving = 0
+        self._is_starved = asyncio.Event()
         self._mean_s = 1.0
         self._is_open = False
 
@@ -190,24 +205,58 @@ class CompilePool:
         return job
 
     async def _run(self, key: str, spec: ConstraintSpec) -> CompiledConstraint:
-        worker = await self._take()
-        self._jobs[key].has_worker = True
-        started = time.monotonic()
+        job = self._jobs[key]
         try:
-            reply = await worker.compile(spec)
-        except BaseException:
-            self._replace(worker)
-            raise
+            reply = await self._reply(job, spec)
+            if reply is None:
+                job.is_slow = await self._slow_lane.acquire()
+                reply = await self._reply(job, spec)
         finally:
-            self._mean_s += 0.1 * (time.monotonic() - started - self._mean_s)
-        if reply.retires:
-            self._replace(worker)
-        else:
-            self._idle.put_nowait(worker)
+            if job.is_slow:
+                self._slow_lane.release()
+        assert reply is not None
         if reply.compiled is None:
             assert reply.error is not None
             raise reply.error
         return reply.compiled
+
+    async def _reply(self, job: _Job, spec: ConstraintSpec) -> Reply | None:
+        """A worker's reply; None where it turned out slow and gave way to others."""
+        worker = await self._take()
+        job.has_worker = True
+        started = time.monotonic()
+        compiling = asyncio.create_task(worker.compile(spec))
+        try:
+            may_stay = job.is_slow or await self._may_stay(job, compiling)
+            reply = await compiling if may_stay else None
+        except BaseException:
+            self._replace(worker)
+            raise
+        finally:
+            compiling.cancel()
+            self._mean_s += 0.1 * (time.monotonic() - started - self._mean_s)
+        if reply is None or reply.retires:
+            self._replace(worker)
+        else:
+            self._idle.put_nowait(worker)
+        job.has_worker = reply is not None
+        return reply
+
+    async def _may_stay(self, job: _Job, compiling: asyncio.Task[Reply]) -> bool:
+        """Whether a compilation may go on: it is done, or there is room in the slow lane before another one starves."""
+        await asyncio.wait([compiling], timeout=self._options.quick_s)
+        if compiling.done():
+            return True
+        lane = asyncio.create_task(self._slow_lane.acquire())
+        starved = asyncio.create_task(self._is_starved.wait())
+        try:
+            await asyncio.wait([compiling, lane, starved], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            starved.cancel()
+            lane.cancel()
+            (taken,) = await asyncio.gather(lane, return_exceptions=True)
+            job.is_slow = taken is True
+        return job.is_slow or compiling.done()
 
     def _settle(self, key: str, job: _Job, task: asyncio.Task[CompiledConstraint]) -> None:
         """Keep what a job came to: a result, or an error that the same constraint would meet again on an idle machine.
@@ -230,8 +279,16 @@ class CompilePool:
 
     async def _take(self) -> WorkerProcess:
         """An idle worker; those that died while they were idle are replaced."""
-        while not (worker := await self._idle.get()).is_alive:
-            self._replace(worker)
+        self._starving += 1
+        if self._idle.empty():
+            self._is_starved.set()
+        try:
+            while not (worker := await self._idle.get()).is_alive:
+                self._replace(worker)
+        finally:
+            self._starving -= 1
+            if not self._starving:
+                self._is_starved.clear()
         return worker
 
     def _replace(self, worker: WorkerProcess) -> None:

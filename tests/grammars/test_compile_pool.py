@@ -266,6 +266,33 @@ async def test_other_constraints_go_on_beside_a_runaway(open_pool, log: Log) -> 
         runaway.cancel()
 
 
+async def test_slow_constraints_leave_a_worker_to_quick_ones(open_pool, log: Log) -> None:
+    async with open_pool(workers=2, quick_s=0.1) as pool:
+        slow = [asyncio.create_task(pool.compile(command(text))) for text in ("spin 1", "spin 2")]
+        await until(lambda: len(log()) == 2)
+        for text in ("one", "two"):
+            await pool.compile(command(text))
+        assert not any(task.done() for task in slow)
+        for task in slow:
+            task.cancel()
+
+
+async def test_a_slow_constraint_that_gave_way_is_compiled_in_its_turn(open_pool, log: Log) -> None:
+    async with open_pool(workers=2, quick_s=0.1) as pool:
+        slow = [asyncio.create_task(pool.compile(command(text))) for text in ("sleep 2.01", "sleep 2.02")]
+        await until(lambda: len(log()) == 2)
+        await pool.compile(command("quick"))
+        await asyncio.gather(*slow)
+        assert len(log()) == 4, "one of them began anew"
+        assert len(children()) == 2
+
+
+async def test_where_nobody_waits_slow_constraints_have_all_workers(open_pool, log: Log) -> None:
+    async with open_pool(workers=2, quick_s=0.1) as pool:
+        await asyncio.gather(*(pool.compile(command(text)) for text in ("sleep 0.61", "sleep 0.62")))
+        assert len(log()) == 2
+
+
 async def test_a_runaway_is_killed_at_the_processor_limit_and_remembered(open_pool, log: Log) -> None:
     async with open_pool(ConstraintLimits(cpu_s=1)) as pool:
         for _ in range(2):
