@@ -9,7 +9,7 @@ import numpy as np
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
-from grammars.constraint import PropertyOrder, Whitespace
+from grammars.constraint import ConstraintKind, ConstraintSpec, PropertyOrder, Whitespace
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
 from grammars.matching.trie import TokenTrie
@@ -21,6 +21,7 @@ class Espalier:
 
     name = "espalier"
     property_order = PropertyOrder.SCHEMA
+    assert_formats = True
 
     def __init__(self, vocab: Any) -> None:
         special = frozenset(vocab.special) | {vocab.eos}
@@ -39,11 +40,21 @@ class Espalier:
     def compile(self, kind: str, text: str) -> LazyGrammar:
         if kind != "json":
             raise NotImplementedError(kind)
-        options = JsonOptions(whitespace=Whitespace.FLEXIBLE, property_order=self.property_order, integral_floats=True)
+        options = JsonOptions(
+            whitespace=Whitespace.FLEXIBLE,
+            property_order=self.property_order,
+            assert_formats=self.assert_formats,
+            integral_floats=True,
+        )
         return compile_json_schema(text, options).bind(self._trie)
 
     def matcher(self, grammar: LazyGrammar) -> _Walk:
         return _Walk(grammar)
+
+    def key(self, text: str) -> str:
+        """What the service keeps a compiled schema under."""
+        spec = ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text=text, whitespace=Whitespace.FLEXIBLE)
+        return spec.key(fingerprint=self._trie.vocabulary.fingerprint, backend=self.name)
 
 
 class EspalierAnyOrder(Espalier):
@@ -51,6 +62,13 @@ class EspalierAnyOrder(Espalier):
 
     name = "espalier-any-order"
     property_order = PropertyOrder.ANY
+
+
+class EspalierFormatNotes(Espalier):
+    """The same with `format` as a note to the reader, which it is in the drafts unless it is asked for."""
+
+    name = "espalier-format-notes"
+    assert_formats = False
 
 
 class _Walk:
