@@ -1,0 +1,1 @@
+"""Small networks that guess from the target's own hidden states, and the keys and values that they need."""

@@ -1,0 +1,68 @@
+"""The most likely legal tokens of rows of draft logits.
+
+Invariant: probabilities are renormalised over the legal tokens of the draft vocabulary, so that children of a node
+compare with those of others whatever the grammar leaves; an illegal token is never returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from decoding.masks import MaskRow, unpack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """A token of the target's vocabulary with its natural log-probability in the draft's legal distribution."""
+
+    token: int
+    logprob: float
+
+
+class DraftVocabulary:
+    """Which tokens a row of draft logits speaks of."""
+
+    def __init__(self, vocab_size: int, target_ids: torch.Tensor | None) -> None:
+        """``vocab_size``: V of the target; ``target_ids``: int64 [Vd], None where draft ids are target ids."""
+        self._vocab_size = vocab_size
+        self._target_ids: npt.NDArray[np.int64] | None = None if target_ids is None else target_ids.cpu().numpy()
+
+    def most_likely(
+        self, logits_RV: torch.Tensor, masks: Sequence[MaskRow | None], widths: Sequence[int]
+    ) -> list[list[Guess]]:
+        """For each row its at most ``widths[row]`` best legal tokens, best first; one transfer from the device.
+
+        A row has fewer where fewer are legal, and none where no legal token is in the draft vocabulary or its logits
+        are not finite.
+        """
+        wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
+        if any(mask is not None for mask in masks):
+            legal_RV = torch.from_numpy(np.stack([self._legal(mask, logits_RV.shape[1]) for mask in masks]))
+            wide_RV = wide_RV.masked_fill(~legal_RV.to(wide_RV.device), -torch.inf)
+        best = torch.topk(wide_RV, min(max(widths), wide_RV.shape[1]), dim=-1)
+        logprobs_RK = best.values - torch.logsumexp(wide_RV, dim=-1, keepdim=True)
+        # Token ids are exact in float64, and one copy waits for the device once.
+        ids_RK, logprobs = torch.stack((best.indices.double(), logprobs_RK.double())).cpu().numpy()
+        tokens_RK = self._in_target(ids_RK.astype(np.int64))
+        return [
+            [
+                Guess(token=int(token), logprob=min(float(logprob), 0.0))  # rounding can pass 0
+                for token, logprob in zip(tokens_RK[row, :width], logprobs[row, :width], strict=True)
+                if np.isfinite(logprob)
+            ]
+            for row, width in enumerate(widths)
+        ]
+
+    def _legal(self, mask: MaskRow | None, draft_size: int) -> npt.NDArray[np.bool_]:
+        if mask is None:
+            return np.ones(draft_size, dtype=bool)
+        legal_V = unpack(mask.bits_W, self._vocab_size)
+        return legal_V if self._target_ids is None else legal_V[self._target_ids]
+
+    def _in_target(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return ids if self._target_ids is None else self._target_ids[ids]
