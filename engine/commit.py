@@ -71,7 +71,7 @@ def commit(sequence: Sequence, verdict: Verdict, *, draft: Draft, eos_token_ids:
 
 def finish(sequence: Sequence, reason: FinishReason, message: str = "") -> Finish:
     """The end of a sequence as it stands."""
-    complete = None
+    complete = None if sequence.awaited is None else False
     if sequence.matcher is not None:
         # A stop string is cut from the text, so that what is left is a prefix of what the matcher saw.
         whole = sequence.matcher.is_finished or sequence.matcher.is_accepting

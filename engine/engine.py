@@ -111,7 +111,7 @@ class Engine:
     def stats(self) -> EngineStats:
         """Gauges now and totals since the start."""
         return EngineStats(
-            running=len(self._scheduler.running),
+            running=len(self._scheduler.running) + len(self._scheduler.parked),
             waiting=len(self._scheduler.waiting),
             blocks=self._scheduler.pool.counts(),
             totals=self._totals.copy(),
@@ -157,6 +157,7 @@ class Engine:
                 max_length=longest,
                 drafting=drafting,
                 matcher=request.grammar.matcher() if request.grammar else None,
+                awaited=request.awaited,
                 stop=request.stop.fork() if request.stop else None,
                 chain=PrefixChain.of_tenant(request.tenant),
             )

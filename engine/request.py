@@ -6,6 +6,7 @@ Invariant: token ids only. Each sample of a request ends with exactly one event 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
@@ -13,6 +14,14 @@ from decoding.rows import TokenLogprobs
 from decoding.stops import StopChecker
 from drafters.speculation import Speculation
 from grammars.protocol import Grammar
+
+
+class AwaitedGrammar(Protocol):
+    """A grammar that is still being made, by somebody else."""
+
+    def arrived(self) -> Grammar | None:
+        """The grammar, once it is there. Asked between and within steps, so that it must not wait."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,8 @@ class GenerationRequest:
         params: sampling of every sample.
         n: number of samples; sample i draws with sample index i and shares the prompt's blocks.
         grammar: constraint of every sample, or None.
+        awaited: the constraint where it is still being made, else None; `grammar` is None beside it. The prompt is
+            computed meanwhile, and nothing is drawn before it arrives.
         stop: fresh checker, forked for every sample, or None.
         priority: larger runs first and is preempted last.
         tenant: salt of the prefix cache; requests of different tenants never share blocks.
@@ -36,6 +47,7 @@ class GenerationRequest:
     params: SamplingParams
     n: int = 1
     grammar: Grammar | None = None
+    awaited: AwaitedGrammar | None = None
     stop: StopChecker | None = None
     priority: int = 0
     tenant: str = ""

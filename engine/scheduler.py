@@ -5,6 +5,10 @@ token budget, oldest of the highest priority first; then the queue, whose head i
 beside a watermark of free blocks. When a decode needs a block and none is left, the last sequence in rank loses its
 blocks and goes back to the queue, to be recomputed. Invariant: blocks are reserved here and nowhere else, and the first
 sequence in rank is never preempted, so that it always finishes.
+
+A sequence whose constraint is still being made computes its prompt like any other. Then it is parked: it keeps its
+blocks until others need them, and takes neither a place nor a share of the budget. Once preempted it waits for its
+constraint without blocks, so that it is computed again at most once.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ class Scheduler:
         self.pool = pool
         self._totals = totals
         self.running: list[Sequence] = []
+        self.parked: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self._limits = limits
         self._watermark_blocks = math.ceil(limits.watermark * pool.counts().total)
@@ -75,7 +80,7 @@ class Scheduler:
 
     def remove(self, sequence: Sequence) -> None:
         """Forget a sequence that ended, wherever it is, and release its blocks."""
-        for queue in (self.running, self.waiting):
+        for queue in (self.running, self.parked, self.waiting):
             if sequence in queue:
                 queue.remove(sequence)
         self._give_up_blocks(sequence)
@@ -83,11 +88,27 @@ class Scheduler:
     def plan(self) -> Plan:
         """Decide the next step. Works are empty only where nothing can run."""
         draft = _Draft(budget=self._limits.max_batch_tokens)
+        self._park()
+        self._resume()
         self._plan_decodes(draft)
         self._plan_chunks(draft)
         if not draft.preempted:
             self._admit(draft)
         return Plan(works=tuple(draft.works), copies=tuple(draft.copies), preempted=tuple(draft.preempted))
+
+    def _park(self) -> None:
+        """Take those out of the way that have nothing left to compute before their constraint arrives."""
+        for sequence in [sequence for sequence in self.running if sequence.gap == 1 and not sequence.may_draw()]:
+            self.index_computed(sequence)
+            self.running.remove(sequence)
+            insort(self.parked, sequence, key=_rank)
+
+    def _resume(self) -> None:
+        """Let those run on whose constraint arrived, as far as there are places."""
+        for sequence in [sequence for sequence in self.parked if sequence.may_draw()]:
+            if len(self.running) < self._limits.max_running:
+                self.parked.remove(sequence)
+                insort(self.running, sequence, key=_rank)
 
     def _plan_decodes(self, draft: _Draft) -> None:
         decodes = [sequence for sequence in self.running if sequence.gap == 1]
@@ -119,13 +140,28 @@ class Scheduler:
         return chunk > draft.budget and any(work.chunk > 1 for work in draft.works)
 
     def _admit(self, draft: _Draft) -> None:
-        while self.waiting and draft.budget > 0 and len(self.running) < self._limits.max_running:
-            sequence = self.waiting[0]
-            if not self._take_blocks(sequence):
+        for sequence in tuple(self.waiting):
+            if draft.budget < 1 or len(self.running) >= self._limits.max_running:
                 return
-            self.waiting.pop(0)
+            may_draw = sequence.may_draw()
+            if not may_draw and sequence.preemptions:
+                continue
+            if not self._find_room(sequence, draft):
+                if may_draw:
+                    return
+                continue  # it would only wait there, so that others may go before it
+            self.waiting.remove(sequence)
             insort(self.running, sequence, key=_rank)
             self._plan_chunk(sequence, draft)
+
+    def _find_room(self, sequence: Sequence, draft: _Draft) -> bool:
+        """Take its blocks, of parked ones that are not above it in priority too where it may draw."""
+        while not self._take_blocks(sequence):
+            idle = self.parked[-1] if self.parked and sequence.may_draw() else None
+            if idle is None or idle.request.priority > sequence.request.priority:
+                return False
+            self._preempt(idle, draft)
+        return True
 
     def _take_blocks(self, sequence: Sequence) -> bool:
         """Blocks for everything known, cached ones where the prefix is known; False where they do not fit."""
@@ -168,7 +204,7 @@ class Scheduler:
         copied = [index for index in range(first, len(sequence.blocks)) if self.pool.is_shared(sequence.blocks[index])]
         new = max(0, blocks_for(sequence.num_computed + slots) - len(sequence.blocks))
         while len(copied) + new > self.pool.num_available:
-            victim = self.running[-1]
+            victim = self.parked[-1] if self.parked else self.running[-1]
             self._preempt(victim, draft)
             if victim is sequence:
                 return False
@@ -181,7 +217,7 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence, draft: _Draft) -> None:
-        self.running.remove(sequence)
+        (self.parked if sequence in self.parked else self.running).remove(sequence)
         self._give_up_blocks(sequence)
         sequence.preemptions += 1
         draft.preempted.append(sequence)

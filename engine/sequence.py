@@ -15,7 +15,7 @@ from drafters.speculation import DraftSettings
 from engine.drafted import Drafted
 from engine.kv_cache import BLOCK_SIZE
 from engine.prefix import PrefixChain
-from engine.request import GenerationRequest, Usage
+from engine.request import AwaitedGrammar, GenerationRequest, Usage
 from grammars.protocol import Matcher
 
 
@@ -38,6 +38,7 @@ class Sequence:
         max_length: most tokens that it may come to.
         drafting: who may guess for it, and how much.
         matcher: the constraint's state after `tokens`.
+        awaited: the constraint that has not arrived; `matcher` is None beside it.
         stop: the stop strings' state after `tokens`.
         chain: prefix keys of its full blocks.
         num_computed: length of the prefix of `tokens` whose KV is valid.
@@ -59,6 +60,7 @@ class Sequence:
     matcher: Matcher | None
     stop: StopChecker | None
     chain: PrefixChain
+    awaited: AwaitedGrammar | None = None
     output: list[int] = field(default_factory=list)
     num_computed: int = 0
     blocks: list[int] = field(default_factory=list)
@@ -92,6 +94,12 @@ class Sequence:
             prompt=self.request.prompt,
             output=[*self.output, *drafted] if drafted else self.output,
         )
+
+    def may_draw(self) -> bool:
+        """Whether its constraint, if it has one, is there; takes it where it has arrived."""
+        if self.awaited is not None and (grammar := self.awaited.arrived()) is not None:
+            self.matcher, self.awaited = grammar.matcher(), None
+        return self.awaited is None
 
     def append(self, token: int) -> None:
         """Make one verified token known."""

@@ -65,6 +65,9 @@ def verifications(works: Seq[Work], drafts: Seq[Draft | None]) -> list[Verificat
     for work, draft in zip(works, drafts, strict=True):
         if draft is None:
             continue
+        if not work.sequence.may_draw():  # its constraint did not come in time: the last token is computed again
+            row += len(draft.tree)
+            continue
         leader, root = work.sequence, Draft.nothing(draft.tree.tokens[0])
         # Followers first: they take their share of the leader's blocks before it can end and release them.
         result += [_verification(follower, root, row, leader) for follower in leader.followers]
@@ -95,6 +98,8 @@ def _verification(sequence: Sequence, draft: Draft, row: int, leader: Sequence |
 
 
 def _contexts(sequence: Sequence, tree: DraftTree) -> tuple[RowContext, ...]:
+    arrived = sequence.may_draw()
+    assert arrived, "samples of a request get their constraint together"
     plain = [sequence.row(tuple(tree.tokens[node] for node in tree.path(node)[1:])) for node in range(len(tree))]
     if sequence.matcher is None:
         return tuple(plain)

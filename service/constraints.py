@@ -1,13 +1,17 @@
 """Constraints of requests: from the wire to a compiled grammar that the engine's process knows.
 
-Invariant: a key that `define` returned is known to the engine until `define` is called again, so that a request with it
-must be submitted at once.
+A request is submitted with the key of its constraint while that is still being compiled, so that its prompt is computed
+meanwhile. Invariant: a key that `define` returned is known to the engine until `define` is called again; whoever waits
+for it by then has it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
 from grammars.compiling.pool import CompilePool, PoolOptions
@@ -16,6 +20,7 @@ from grammars.constraint import ConstraintKind, ConstraintSpec, Notation
 from grammars.library import MARK
 from service.constraint_options import chosen, refuse_options_of_handle, spec_options
 from service.engine_client import EngineClient
+from service.engine_streams import EventStream
 from service.v1 import common_pb2 as pb
 
 
@@ -44,6 +49,30 @@ def _notation(message: pb.Grammar) -> Notation:
     return notation
 
 
+class Compiling(NamedTuple):
+    """A constraint on its way: its key, and what it compiles to."""
+
+    key: str
+    future: asyncio.Future[CompiledConstraint]
+
+    @property
+    def is_done(self) -> bool:
+        """It is compiled, or refused."""
+        return self.future.done()
+
+    async def beside(self, events: EventStream) -> CompiledConstraint:
+        """What it compiles to. Raises why it is refused, or why the request ``events`` failed meanwhile."""
+        if not self.is_done:
+            failed = asyncio.create_task(events.failed())
+            try:
+                await asyncio.wait((self.future, failed), return_when=asyncio.FIRST_COMPLETED)
+                if not self.is_done:
+                    raise failed.result()
+            finally:
+                failed.cancel()
+        return self.future.result()
+
+
 class ConstraintCatalog:
     """Compiled constraints, and which of them the engine's process has a copy of."""
 
@@ -55,20 +84,41 @@ class ConstraintCatalog:
         self._defined: OrderedDict[str, int] = OrderedDict()
         """Key to size in bytes, least recently used first."""
 
+    @asynccontextmanager
+    async def compiling(self, message: pb.Constraint) -> AsyncIterator[Compiling]:
+        """Any kind of constraint, a handle included, on its way: the block goes on while it is compiled.
+
+        What was compiled before is defined at once, so that a request with it must be submitted at once; anything else
+        is the block's to define. Leaving the block leaves the compilation to others. Raises what `CompilePool.find`
+        raises, InvalidRequestError, and PreconditionError where nothing is kept under a handle.
+        """
+        if message.WhichOneof("kind") == "compiled":
+            yield Compiling(*self._ready(self._handled(message)))
+            return
+        spec = await asyncio.to_thread(constraint_spec, message)  # large constraints take a while to look at
+        key, compiled = await self._pool.find(spec)
+        if compiled is not None:
+            yield Compiling(*self._ready(compiled))
+            return
+        task = asyncio.create_task(self._pool.compile(spec, key=key))
+        try:
+            yield Compiling(key, task)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def compile(self, message: pb.Constraint) -> tuple[CompiledConstraint, bool]:
         """The compiled form and whether it had been compiled before. Raises what `CompilePool.compile` raises."""
-        # Large constraints take a while to look at.
         spec = await asyncio.to_thread(constraint_spec, message)
-        known = self._pool.lookup(await asyncio.to_thread(self._pool.key, spec))
-        return known or await self._pool.compile(spec), known is not None
+        key, known = await self._pool.find(spec)
+        return known or await self._pool.compile(spec, key=key), known is not None
 
-    async def resolve(self, message: pb.Constraint) -> CompiledConstraint:
-        """The compiled form of any kind of constraint, a handle included.
+    def _ready(self, compiled: CompiledConstraint) -> tuple[str, asyncio.Future[CompiledConstraint]]:
+        done: asyncio.Future[CompiledConstraint] = asyncio.get_running_loop().create_future()
+        done.set_result(compiled)
+        return self.define(compiled), done
 
-        Raises what `compile` raises, and PreconditionError where nothing is kept under a handle.
-        """
-        if message.WhichOneof("kind") != "compiled":
-            return (await self.compile(message))[0]
+    def _handled(self, message: pb.Constraint) -> CompiledConstraint:
         refuse_options_of_handle(message)
         compiled = self._pool.lookup(message.compiled)
         if compiled is None:

@@ -82,8 +82,10 @@ class EngineClient:
         return await asyncio.shield(self._failure)
 
     @contextlib.asynccontextmanager
-    async def submit(self, submit: Submit) -> AsyncIterator[EventStream]:
+    async def submit(self, submit: Submit, *, is_held: bool = False) -> AsyncIterator[EventStream]:
         """The stream of a request's events, once it is queued. Leaving aborts what has not finished.
+
+        ``is_held`` where its grammar is not defined yet; `release` it when it is.
 
         Raises what the engine refused it with, or UnavailableError.
         """
@@ -92,7 +94,7 @@ class EngineClient:
         request_id = submit.request.request_id
         if not self._streams:
             self._progress_at = self._loop.time()
-        stream = self._streams[request_id] = EventStream(submit.request.n)
+        stream = self._streams[request_id] = EventStream(submit.request.n, is_held=is_held)
         self._child.send(submit)
         try:
             await stream.admitted()
@@ -100,6 +102,11 @@ class EngineClient:
         finally:
             if self._streams.pop(request_id, None) is not None and not stream.is_finished:
                 self._child.send(Abort(request_id=request_id))
+
+    def release(self, stream: EventStream) -> None:
+        """A held request's grammar is defined: from now on progress is due."""
+        stream.is_held = False
+        self._progress_at = self._loop.time()
 
     def cut_off(self, error: EspalierError) -> None:
         """Fail every running request with ``error``; their submitters then leave, which aborts them."""
@@ -144,7 +151,8 @@ class EngineClient:
 
     def _report(self, report: Report) -> None:
         self.stats = report.stats
-        if not self._streams or report.stats.totals.steps != self._steps:
+        is_due = any(not stream.is_held for stream in self._streams.values())
+        if not is_due or report.stats.totals.steps != self._steps:
             self._steps = report.stats.totals.steps
             self._progress_at = self._loop.time()
         for request_id, refusal in report.answers:

@@ -16,6 +16,7 @@ from engine.config import ModelCard
 from engine.request import GenerationRequest, TokenEvent
 from engine.stats import EngineStats
 from grammars.protocol import Grammar
+from service.awaited_grammars import Arrivals, AwaitedGrammars
 from service.engine_messages import Abort, DropGrammar, Ping, Report, Shutdown, Submit
 from service.grammar_shelf import GrammarShelf
 from service.stops import StopAutomaton, TokenStopChecker
@@ -76,12 +77,15 @@ class EngineLoop:
         token_bytes: Sequence[bytes],
         inbox: queue.SimpleQueue[Instruction],
         send: Callable[[Report], None],
+        arrivals: Arrivals,
     ) -> None:
-        """``token_bytes[i]`` are the bytes that token i adds to a text."""
+        """``token_bytes[i]`` are the bytes that token i adds to a text; ``arrivals`` the grammars on their way here."""
         self._engine = engine
         self._token_bytes = token_bytes
         self._inbox = inbox
         self._send = send
+        self._arrivals = arrivals
+        self._awaited = AwaitedGrammars(arrivals)
         self._grammars = GrammarShelf()
         self._is_stuck = False
         self._steps = 0
@@ -111,18 +115,29 @@ class EngineLoop:
             return
 
     def _obey(self, instruction: Instruction) -> Iterator[tuple[str, EspalierError | None]]:
-        """The answer to a submission; nothing for other instructions."""
+        """The answer to a submission, and to those whose grammar could not be loaded."""
         match instruction:
             case Submit():
                 yield instruction.request.request_id, self._submit(instruction)
             case Abort():
+                self._awaited.leave(instruction.request_id)
                 self._engine.abort(instruction.request_id)
             case LoadedGrammar():
-                self._grammars.put(instruction.key, instruction.grammar)
+                yield from self._load(instruction)
             case DropGrammar():
                 self._grammars.drop(instruction.key)
             case Ping() | Shutdown():
                 pass
+
+    def _load(self, loaded: LoadedGrammar) -> Iterator[tuple[str, EspalierError | None]]:
+        """Keep a grammar, and hand it to those who wait for it; why not, where it could not be loaded."""
+        self._grammars.put(loaded.key, loaded.grammar)
+        self._arrivals.pop(loaded.key, None)
+        for request_id, awaited in self._awaited.end(loaded.key):
+            try:
+                awaited.keep(self._grammars.take(loaded.key))
+            except EspalierError as error:
+                yield request_id, error
 
     def _step(self) -> Report:
         events = tuple(self._engine.step())
@@ -136,14 +151,20 @@ class EngineLoop:
         try:
             self._engine.submit(self._complete(submit))
         except EspalierError as error:
+            self._awaited.leave(submit.request.request_id)
             return error
         except Exception:
+            self._awaited.leave(submit.request.request_id)
             log.exception("request %s could not be submitted", submit.request.request_id)
             return EspalierError(f"request {submit.request.request_id} failed; the server's log has the cause")
         return None
 
     def _complete(self, submit: Submit) -> GenerationRequest:
         """The request with what could not travel: the grammar behind its key, a checker for its stop strings."""
-        grammar = None if submit.grammar_key is None else self._grammars.take(submit.grammar_key)
+        key, grammar, awaited = submit.grammar_key, None, None
+        if key is not None and key in self._grammars:
+            grammar = self._grammars.take(key)
+        elif key is not None:
+            awaited = self._awaited.begin(submit.request.request_id, key)
         stop = TokenStopChecker(StopAutomaton(submit.stop_strings), self._token_bytes) if submit.stop_strings else None
-        return replace(submit.request, grammar=grammar, stop=stop)
+        return replace(submit.request, grammar=grammar, awaited=awaited, stop=stop)

@@ -23,7 +23,8 @@ class Submit:
 
     Attributes:
         request: the request without grammar and stop.
-        grammar_key: key of a defined grammar, or None.
+        grammar_key: key of a grammar, or None. One that is not defined yet may come later: until then the prompt is
+            computed and nothing is drawn.
         stop_strings: none for no checker.
     """
 
@@ -41,7 +42,10 @@ class Abort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefineGrammar:
-    """Keep a grammar for requests to come; it is packed as in `grammars.compiling.messages`, beside the shared trie."""
+    """Keep a grammar for requests to come, and for those that wait for it.
+
+    It is packed as in `grammars.compiling.messages`, beside the shared trie.
+    """
 
     key: str
     packed: bytes
@@ -100,7 +104,8 @@ class Report:
     """What came of commands, or of a step.
 
     Attributes:
-        answers: ids of requests that were submitted, with None where they were queued, else why not.
+        answers: ids of requests that were submitted, with None where they were queued, else why not; and of those whose
+            awaited grammar could not be loaded, with the reason.
         events: all tokens and finishes of the step.
         stats: the engine afterwards.
     """

@@ -20,6 +20,7 @@ from engine.loading.files import ModelFiles
 from grammars.compiling.messages import shared_objects, unpack
 from grammars.matching.trie import TokenTrie
 from grammars.protocol import Grammar
+from service.awaited_grammars import Arrivals
 from service.engine_loop import Engine, EngineLoop, Instruction, LoadedGrammar
 from service.engine_messages import BuildFailed, Command, DefineGrammar, Found, Ready, Tokens
 
@@ -51,7 +52,8 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
     setup.configure_logging()
     inbox: queue.SimpleQueue[Instruction] = queue.SimpleQueue()
     shared: list[object] = []
-    threading.Thread(target=_read, args=(connection, shared, inbox), name="commands", daemon=True).start()
+    arrivals: Arrivals = {}
+    threading.Thread(target=_read, args=(connection, shared, inbox, arrivals), name="commands", daemon=True).start()
     try:
         files = setup.find()
         connection.send(Found(files=files))
@@ -68,14 +70,21 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
         connection.send(BuildFailed(error=ModelLoadError(message)))
         return
     connection.send(Ready(card=engine.card))
-    EngineLoop(engine, trie.vocabulary.tokens, inbox, connection.send).run()
+    EngineLoop(engine, trie.vocabulary.tokens, inbox, connection.send, arrivals).run()
 
 
-def _read(connection: Connection, shared: Sequence[object], inbox: queue.SimpleQueue[Instruction]) -> None:
+def _read(
+    connection: Connection, shared: Sequence[object], inbox: queue.SimpleQueue[Instruction], arrivals: Arrivals
+) -> None:
     try:
         while True:
             command: Command = connection.recv()
-            inbox.put(_load(command, shared) if isinstance(command, DefineGrammar) else command)
+            if isinstance(command, DefineGrammar):
+                loaded = _load(command, shared)
+                arrivals[loaded.key] = loaded.grammar  # for the step that may be under way
+                inbox.put(loaded)
+            else:
+                inbox.put(command)
     except (EOFError, OSError):
         os._exit(0)  # the parent is gone, and the main thread may be in the middle of a long step
 

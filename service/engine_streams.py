@@ -14,7 +14,9 @@ from engine.request import TokenEvent
 class EventStream:
     """Events of one request. An asynchronous iterator: each item is everything that came since the last one."""
 
-    def __init__(self, num_samples: int) -> None:
+    def __init__(self, num_samples: int, *, is_held: bool = False) -> None:
+        """With ``is_held`` the request waits for its grammar, so that no progress is due to it."""
+        self.is_held = is_held
         self._unfinished = num_samples
         self._events: list[TokenEvent] = []
         self._error: EspalierError | None = None
@@ -32,6 +34,12 @@ class EventStream:
             await self._wait()
         if self._error is not None:
             raise self._error
+
+    async def failed(self) -> EspalierError:
+        """Wait until the request failed; why. For ever where it does not."""
+        while self._error is None:
+            await self._wait()
+        return self._error
 
     def __aiter__(self) -> EventStream:
         return self

@@ -36,6 +36,9 @@ class GrammarShelf:
         self._sizes.pop(key, None)
         self._grown.discard(key)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._grammars
+
     def take(self, key: str) -> Grammar:
         """The grammar for a request that begins. Raises what kept it from loading."""
         self._shrink()

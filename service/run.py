@@ -73,15 +73,9 @@ class Run:
 
 @asynccontextmanager
 async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIterator[Run]:
-    """Read, compile, submit. Raises InvalidRequestError, ConstraintError, CapacityError, UnavailableError and so on."""
+    """Read, submit, compile. Raises InvalidRequestError, ConstraintError, CapacityError, UnavailableError and so on."""
     clock = RequestClock(model.metrics)
-    submit = await read_request(message, model)
-    unenforced: Sequence[UnenforcedKeyword] = ()
-    if message.constraint.ByteSize():
-        compiled = await model.catalog.resolve(message.constraint)
-        unenforced = compiled.unenforced
-        submit = replace(submit, grammar_key=model.catalog.define(compiled))
-    async with model.engine.submit(submit) as events:
+    async with _submitted(message, await read_request(message, model), model) as (submit, unenforced, events):
         reader = AnswerReader(submit, model.vocabulary.tokens)
         run = Run(submit=submit, unenforced=unenforced, events=events, reader=reader, clock=clock)
         try:
@@ -95,3 +89,22 @@ async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIte
         finally:
             prompt = {"prompt": str(message)} if model.log_prompts else {}
             log.info("request", extra=run.facts() | prompt)
+
+
+@asynccontextmanager
+async def _submitted(
+    message: pb.GenerateRequest, submit: Submit, model: ServingModel
+) -> AsyncIterator[tuple[Submit, Sequence[UnenforcedKeyword], EventStream]]:
+    """The request in the engine, with its constraint, which compiles while the prompt is computed."""
+    if not message.constraint.ByteSize():
+        async with model.engine.submit(submit) as events:
+            yield submit, (), events
+        return
+    async with model.catalog.compiling(message.constraint) as compiling:
+        submit, is_held = replace(submit, grammar_key=compiling.key), not compiling.is_done
+        async with model.engine.submit(submit, is_held=is_held) as events:
+            compiled = await compiling.beside(events)
+            if is_held:
+                model.catalog.define(compiled)
+                model.engine.release(events)
+            yield submit, compiled.unenforced, events

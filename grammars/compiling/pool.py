@@ -159,8 +159,16 @@ class CompilePool:
         """A constraint that was compiled and is still kept, or None."""
         return self._cache.get(key)
 
-    async def compile(self, spec: ConstraintSpec) -> CompiledConstraint:
-        """The compiled form, from the cache where it is there.
+    async def find(self, spec: ConstraintSpec) -> tuple[str, CompiledConstraint | None]:
+        """What ``spec`` is kept under, and its compiled form where it is kept.
+
+        Raises ConstraintError where it is too large, or was refused before and would be again.
+        """
+        key = await asyncio.to_thread(self._checked_key, spec)
+        return key, self._known(key)
+
+    async def compile(self, spec: ConstraintSpec, *, key: str | None = None) -> CompiledConstraint:
+        """The compiled form, from the cache where it is there. ``key`` is that of `find`, where it is known already.
 
         Equal constraints asked for at once are compiled once. A caller that is cancelled leaves the others' compilation
         alone; one that nobody waits for any more is dropped while it is queued, and finished where it has a worker.
@@ -168,11 +176,10 @@ class CompilePool:
         Raises ConstraintError (too large, wrong, impossible, or out of time or memory), CapacityError where the queue
         is full, CompilerCrashError, and UnavailableError while the pool is closed.
         """
-        key = await asyncio.to_thread(self._checked_key, spec)
-        if (compiled := self._cache.get(key)) is not None:
+        if key is None:
+            key = await asyncio.to_thread(self._checked_key, spec)
+        if (compiled := self._known(key)) is not None:
             return compiled
-        if (refusal := self._refusals.get(key)) is not None:
-            raise copy.copy(refusal)
         if not self._is_open:
             raise UnavailableError("the server is shutting down; send the request to another one")
         job = self._jobs.get(key) or self._enqueue(key, spec)
@@ -183,11 +190,21 @@ class CompilePool:
             if job.task.cancelled() and not _is_cancelled():
                 raise UnavailableError("the server is shutting down; send the request to another one") from None
             raise
+        except EspalierError as error:
+            raise copy.copy(error) from None  # each caller's own: who translates it writes its field's path into it
         finally:
             job.waiters -= 1
             if not job.waiters and not job.has_worker:
                 self._forget(key, job)
                 job.task.cancel()
+
+    def _known(self, key: str) -> CompiledConstraint | None:
+        """What is kept. Raises the error where that is a refusal."""
+        if (compiled := self._cache.get(key)) is not None:
+            return compiled
+        if (refusal := self._refusals.get(key)) is not None:
+            raise copy.copy(refusal)
+        return None
 
     def _checked_key(self, spec: ConstraintSpec) -> str:
         self._options.limits.check(spec)

@@ -483,7 +483,7 @@ class GenerateStreamResponse(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def started(self) -> Global___StreamStarted:
-        """First and once: the request was admitted."""
+        """First and once: the request was admitted and its constraint compiled."""
 
     @_builtins.property
     def delta(self) -> Global___StreamDelta:

@@ -170,6 +170,16 @@ async def test_equal_constraints_at_once_are_compiled_once(open_pool, log: Log) 
         assert log() == ["sleep 0.2"]
 
 
+async def test_callers_who_share_a_compilation_get_errors_of_their_own(open_pool) -> None:
+    """They are translated by different calls, which write the path of their own field into them."""
+    async with open_pool() as pool:
+        spec = command("refuse")
+        first, second = await asyncio.gather(pool.compile(spec), pool.compile(spec), return_exceptions=True)
+    assert isinstance(first, ConstraintError)
+    assert first is not second
+    assert str(first) == str(second)
+
+
 async def test_cancelling_one_caller_leaves_the_others_compilation_alone(open_pool, log: Log) -> None:
     async with open_pool() as pool:
         first = asyncio.create_task(pool.compile(command("sleep 0.5")))

@@ -42,7 +42,7 @@ class FakeEngine:
     """Each sample repeats its prompt and ends with EOS, or for ever with ignore_eos; a grammar draws its lowest token.
 
     A request's `tenant` names a misbehaviour: HANG blocks in a step, CRASH ends the process, RAISE raises from a step,
-    STALL steps without progress, REFUSE raises from submit.
+    STALL steps without progress, REFUSE raises from submit. Nothing comes before an awaited grammar.
     """
 
     def __init__(self, *, step_s: float = 0.0, max_live: int = 8, vocab_size: int = 520, context_length: int = 128):
@@ -98,8 +98,9 @@ class FakeEngine:
             raise RuntimeError("secret detail")
         if STALL in tenants:
             return []
-        self._totals.steps += 1
-        events = [self._advance(sample) for samples in list(self._samples.values()) for sample in list(samples)]
+        ready = [sample for samples in self._samples.values() for sample in samples if _may_draw(sample)]
+        self._totals.steps += bool(ready)
+        events = [self._advance(sample) for sample in ready]
         self._samples = {key: samples for key, samples in self._samples.items() if samples}
         return events
 
@@ -150,6 +151,13 @@ class FakeEngine:
             return None
         usage = Usage(prompt=len(sample.request.prompt), completion=len(sample.output))
         return Finish(reason=reason, constraint_complete=complete, usage=usage)
+
+
+def _may_draw(sample: _Sample) -> bool:
+    awaited = sample.request.awaited
+    if sample.matcher is None and awaited is not None and (grammar := awaited.arrived()) is not None:
+        sample.matcher = grammar.matcher()
+    return awaited is None or sample.matcher is not None
 
 
 def same(value, *_ignored):
