@@ -18,6 +18,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -29,7 +30,6 @@ from tests.bench.grammar.failures import Failure, failures, markdown
 from tests.bench.grammar.process import EngineProcess
 from tests.bench.grammar.records import Held, Record
 from tests.bench.grammar.tasks import Task
-from tests.bench.grammar.vocabularies import VocabularyFile
 from tests.bench.harness import Report, finish, options
 
 PARTS = ("maskbench", "micro", "suite", "memory", "sampling")
@@ -44,8 +44,11 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.update(OMP_NUM_THREADS="1", RAYON_NUM_THREADS="1")
     for engine in arguments.engines:
         engines.check_installed(engine)
-    bench = Bench(arguments)
-    reports = [found for part in arguments.parts for found in getattr(bench, part)()]
+    files = [vocabularies.locate(name) for name in arguments.vocabularies]
+    with ExitStack() as stack:
+        contests = [stack.enter_context(Contest(file, limit_s=arguments.limit_s)) for file in files]
+        bench = Bench(arguments, contests)
+        reports = [found for part in arguments.parts for found in getattr(bench, part)()]
     if arguments.failures:
         command = f"python -m tests.bench.grammar {' '.join(argv if argv is not None else sys.argv[1:])}"
         arguments.failures.write_text(markdown(command, bench.failures), encoding="utf-8")
@@ -86,11 +89,11 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
 class Bench:
     """The parts; `failures` fills as they run."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, contests: Sequence[Contest]) -> None:
         self._arguments = arguments
         self._engines: list[str] = arguments.engines
         self._fast = [engine for engine in self._engines if engine not in SLOW]
-        self._vocabularies = [vocabularies.locate(name) for name in arguments.vocabularies]
+        self._contests = contests
         self.failures: dict[str, list[Failure]] = {}
 
     def maskbench(self) -> list[Report]:
@@ -98,9 +101,9 @@ class Bench:
         reports: list[Report] = []
         schemas = tasks.maskbench(self._arguments.every)
         some = schemas[:: self._arguments.peers_every]
-        for vocabulary in self._vocabularies:
-            title = f"MaskBench, {vocabulary.name}"
-            records = self._run(title, vocabulary, self._engines, schemas, some)
+        for contest in self._contests:
+            title = f"MaskBench, {contest.vocabulary.name}"
+            records = self._run(title, contest, self._engines, schemas, some)
             all_of = {engine: records[engine] for engine in self._fast}
             table = report.verdicts(title, all_of)
             table.targets = report.maskbench_targets(all_of)
@@ -118,9 +121,9 @@ class Bench:
     def micro(self) -> list[Report]:
         """Checks of single keywords."""
         reports = []
-        for vocabulary in self._vocabularies:
-            title = f"micro, {vocabulary.name}"
-            records = self._run(title, vocabulary, self._engines, tasks.micro())
+        for contest in self._contests:
+            title = f"micro, {contest.vocabulary.name}"
+            records = self._run(title, contest, self._engines, tasks.micro())
             table = report.verdicts(title, records)
             table.targets = report.micro_targets(records)
             reports.append(table)
@@ -129,7 +132,7 @@ class Bench:
     def suite(self) -> list[Report]:
         """JSON-Schema-Test-Suite. Outside optional/ `format` is a note, inside it is asserted."""
         reports = []
-        vocabulary = self._vocabularies[0]
+        contest = self._contests[0]
         every = 8 if self._arguments.quick else 1
         counted: dict[str, list[Record]] = {}
         for draft in tasks.DRAFTS:
@@ -138,7 +141,7 @@ class Bench:
                 title = f"JSON-Schema-Test-Suite, draft {draft}, {'optional/' if group == 'optional' else 'required'}"
                 part = [task for task in groups if task.group == group]
                 named = [ours if engine == report.OURS else engine for engine in self._fast]
-                records = self._run(title, vocabulary, named, part)
+                records = self._run(title, contest, named, part)
                 reports.append(report.verdicts(title, records))
                 if group == "suite":
                     for engine, of_engine in records.items():
@@ -153,13 +156,13 @@ class Bench:
         count = QUICK_HELD if self._arguments.quick else HELD
         schemas = tasks.maskbench()
         some = schemas[:: len(schemas) // count][:count]
-        for vocabulary in self._vocabularies:
+        for contest in self._contests:
             held: dict[str, Held | None] = {}
             for engine in self._fast:
-                process = EngineProcess(engine, vocabulary, compile_limit_s=self._arguments.limit_s)
+                process = EngineProcess(engine, contest.vocabulary, compile_limit_s=self._arguments.limit_s)
                 held[engine] = process.hold(some)
                 process.close()
-            reports.append(report.memory(vocabulary.name, held))
+            reports.append(report.memory(contest.vocabulary.name, held))
         return reports
 
     def sampling(self) -> list[Report]:
@@ -168,22 +171,16 @@ class Bench:
         return [sampling.report(self._arguments)]
 
     def _run(
-        self,
-        title: str,
-        vocabulary: VocabularyFile,
-        named: Sequence[str],
-        part: Sequence[Task],
-        some: Sequence[Task] = (),
+        self, title: str, contest: Contest, named: Sequence[str], part: Sequence[Task], some: Sequence[Task] = ()
     ) -> dict[str, list[Record]]:
-        """All engines over the tasks, the slow ones over ``some`` where these are given; then our failures' reasons."""
-        with Contest(vocabulary, named, limit_s=self._arguments.limit_s) as contest:
-            records = contest.run(title, part, dict.fromkeys(SLOW, some) if some else {})
-            ours = next(engine for engine in named if engine.startswith(report.OURS))
+        """All engines over the tasks, slow ones over ``some`` where these are given; then our failures' reasons."""
+        records = contest.run(title, named, part, dict.fromkeys(SLOW, some) if some else {})
+        ours = next(engine for engine in named if engine.startswith(report.OURS))
 
-            def rerun(task: Task, *, in_any_order: bool = False) -> Record:
-                return contest.run_one("espalier-any-order" if in_any_order else ours, task)
+        def rerun(task: Task, *, in_any_order: bool = False) -> Record:
+            return contest.run_one("espalier-any-order" if in_any_order else ours, task)
 
-            self.failures[title] = list(failures(part, records[ours], rerun))
+        self.failures[title] = list(failures(part, records[ours], rerun))
         return records
 
 

@@ -20,17 +20,14 @@ _PROGRESS_EVERY = 100
 
 
 class Contest:
-    """Use as a context manager: the workers live until its end."""
+    """Engines over one vocabulary. Use as a context manager: a worker lives from its first task to the end."""
 
-    def __init__(self, vocabulary: VocabularyFile, engines: Sequence[str], *, limit_s: float) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, vocabulary: VocabularyFile, *, limit_s: float) -> None:
+        self.vocabulary = vocabulary
         self._limit_s = limit_s
-        self._engines = tuple(engines)
         self._processes: dict[str, EngineProcess] = {}
 
     def __enter__(self) -> Self:
-        for engine in self._engines:
-            self._process(engine)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -38,25 +35,26 @@ class Contest:
             process.close()
 
     def run(
-        self, title: str, tasks: Sequence[Task], only: Mapping[str, Sequence[Task]] | None = None
+        self,
+        title: str,
+        engines: Sequence[str],
+        tasks: Sequence[Task],
+        only: Mapping[str, Sequence[Task]] | None = None,
     ) -> dict[str, list[Record]]:
         """The records of every engine in the order of ``tasks``; an engine in ``only`` takes part in those alone."""
         chosen = {engine: {task.name for task in part} for engine, part in (only or {}).items()}
-        records: dict[str, list[Record]] = {engine: [] for engine in self._engines}
+        records: dict[str, list[Record]] = {engine: [] for engine in engines}
         for number, task in enumerate(tasks):
-            first = number % len(self._engines)
-            for engine in self._engines[first:] + self._engines[:first]:
+            first = number % len(engines)
+            for engine in (*engines[first:], *engines[:first]):
                 if engine not in chosen or task.name in chosen[engine]:
-                    records[engine].append(self._process(engine).run(task))
+                    records[engine].append(self.run_one(engine, task))
             if number % _PROGRESS_EVERY == 0:
                 print(f"{title}: {number} of {len(tasks)}", file=sys.stderr, flush=True)
         return records
 
     def run_one(self, engine: str, task: Task) -> Record:
-        """One task by an engine, which starts for it if it has not yet."""
-        return self._process(engine).run(task)
-
-    def _process(self, engine: str) -> EngineProcess:
+        """One task by one engine."""
         if engine not in self._processes:
-            self._processes[engine] = EngineProcess(engine, self._vocabulary, compile_limit_s=self._limit_s)
-        return self._processes[engine]
+            self._processes[engine] = EngineProcess(engine, self.vocabulary, compile_limit_s=self._limit_s)
+        return self._processes[engine].run(task)
