@@ -117,10 +117,7 @@ def assemble(
         kv_cache_tokens=blocks * BLOCK_SIZE,
         max_batch_tokens=batch_tokens(config, model.device),
         eos_token_ids=eos_token_ids,
-        drafters=offer.loaded,
-        draft_tokens=offer.draft_tokens,
-        tree_width=offer.tree_width,
-        max_draft_tokens=offer.max_draft_tokens,
+        offer=offer,
     )
     totals = Totals()
     limits = SchedulerLimits(
@@ -137,7 +134,6 @@ def assemble(
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
         drafter=GuardedDrafter(drafter or _composed(sources), model.vocab_size),
-        offer=offer,
         totals=totals,
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from decoding.errors import InvalidRequestError
-from drafters.speculation import MAX_DRAFT_TOKENS, read_drafters
+from drafters.speculation import MAX_DRAFT_TOKENS, Offer, read_drafters
 
 LoadFormat = Literal["auto", "dummy"]
 Implementation = Literal["auto", "native", "transformers"]
@@ -121,10 +121,7 @@ class ModelCard:
         kv_cache_tokens: size of the KV cache.
         max_batch_tokens: token budget of one step.
         eos_token_ids: ids that end a text.
-        drafters: names of the drafters that requests may name.
-        draft_tokens: guesses per sequence and step where a request does not say.
-        tree_width: guesses below one node where a request does not say.
-        max_draft_tokens: most guesses that a request may ask for.
+        offer: drafters that requests may name, and bounds of their trees.
     """
 
     name: str
@@ -137,7 +134,4 @@ class ModelCard:
     kv_cache_tokens: int
     max_batch_tokens: int
     eos_token_ids: tuple[int, ...]
-    drafters: tuple[str, ...] = ()
-    draft_tokens: int = 0
-    tree_width: int = 1
-    max_draft_tokens: int = 0
+    offer: Offer

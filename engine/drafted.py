@@ -32,6 +32,11 @@ class Drafted:
     rejected_by_grammar: int = 0
     per_position: list[int] = field(default_factory=list)
 
+    @property
+    def rejected(self) -> int:
+        """Guesses that the target checked and that were not committed."""
+        return self.offered - self.accepted
+
     def count(self, draft: Draft, accepted: Sequence[int]) -> None:
         """Add one draft, of which these nodes were committed, in order."""
         offered = len(draft.tree) - 1

@@ -17,7 +17,6 @@ from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
 from decoding.pipeline import LogitsPipeline
 from decoding.rows import Draw
-from drafters.speculation import Offer
 from engine.commit import Committed, commit, finish
 from engine.config import EngineConfig, ModelCard
 from engine.drafting import GuardedDrafter
@@ -44,7 +43,6 @@ class Engine:
         scheduler: Scheduler,
         pipeline: LogitsPipeline,
         drafter: GuardedDrafter,
-        offer: Offer,
         totals: Totals,
     ) -> None:
         self.card = card
@@ -53,7 +51,6 @@ class Engine:
         self._scheduler = scheduler
         self._pipeline = pipeline
         self._drafter = drafter
-        self._offer = offer
         self._totals = totals
         self._live: dict[str, list[Sequence]] = {}
         self._ids = itertools.count()
@@ -132,7 +129,7 @@ class Engine:
             room = f"{len(request.prompt)} tokens leave no room in the context of {self.card.context_length}"
             raise InvalidRequestError("prompt", f"{room}; shorten it")
         request.params.check_vocabulary(self.card.vocab_size)
-        self._offer.settings(request.speculation)
+        self.card.offer.settings(request.speculation)
         self._check_queue(request)
 
     def _check_queue(self, request: GenerationRequest) -> None:
@@ -145,7 +142,7 @@ class Engine:
 
     def _samples(self, request: GenerationRequest) -> list[Sequence]:
         arrival = next(self._arrivals)
-        drafting = self._offer.settings(request.speculation)
+        drafting = self.card.offer.settings(request.speculation)
         longest = min(len(request.prompt) + request.params.max_tokens, self.card.context_length)
         return [
             Sequence(

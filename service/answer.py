@@ -6,7 +6,7 @@ Invariant: a whole answer is a stream's updates, joined by sample, so that the t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from decoding.finish import FinishReason
 from engine.request import Finish, TokenEvent, Usage
@@ -31,6 +31,8 @@ _COMPLETENESS = {
     True: common_pb2.COMPLETENESS_COMPLETE,
     False: common_pb2.COMPLETENESS_VALID_PREFIX,
 }
+
+_PER_POSITION = "accepted_per_position"
 
 Update = pb.StreamDelta | pb.StreamFinished
 
@@ -132,17 +134,23 @@ def _usage(usage: Usage) -> common_pb2.Usage:
         accepted_tokens=usage.accepted,
         forced_tokens=usage.forced,
         preemptions=usage.preemptions,
+        rejected_by_model_tokens=usage.rejected_by_model,
+        rejected_by_grammar_tokens=usage.rejected_by_grammar,
+        accepted_per_position=usage.accepted_per_position,
+        draft_ms=usage.draft_ms,
+        mask_ms=usage.mask_ms,
+        forward_ms=usage.forward_ms,
+        sample_ms=usage.sample_ms,
     )
 
 
 def _sum(usages: Sequence[common_pb2.Usage]) -> common_pb2.Usage:
     """The samples share one prompt, which is counted once, as the first of them met it."""
-    return common_pb2.Usage(
-        prompt_tokens=usages[0].prompt_tokens,
-        cached_tokens=usages[0].cached_tokens,
-        completion_tokens=sum(usage.completion_tokens for usage in usages),
-        drafted_tokens=sum(usage.drafted_tokens for usage in usages),
-        accepted_tokens=sum(usage.accepted_tokens for usage in usages),
-        forced_tokens=sum(usage.forced_tokens for usage in usages),
-        preemptions=sum(usage.preemptions for usage in usages),
-    )
+    total = common_pb2.Usage()
+    for name in common_pb2.Usage.DESCRIPTOR.fields_by_name:
+        if name != _PER_POSITION:
+            setattr(total, name, sum(getattr(usage, name) for usage in usages))
+    total.prompt_tokens, total.cached_tokens = usages[0].prompt_tokens, usages[0].cached_tokens
+    columns = zip_longest(*(usage.accepted_per_position for usage in usages), fillvalue=0)
+    total.accepted_per_position.extend(map(sum, columns))
+    return total

@@ -1,4 +1,4 @@
-"""Prometheus metrics under the names that dashboards for vLLM know.
+"""Prometheus metrics under the names that dashboards for vLLM know, where it has them.
 
 Gauges and counters of the engine are read from its last report when they are scraped; the histograms are fed by the
 requests. Invariant: nothing here is global, so that two servers in one process keep their own numbers.
@@ -7,7 +7,7 @@ requests. Invariant: nothing here is global, so that two servers in one process 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -106,7 +106,7 @@ class _EngineCollector(Collector):
         stats = self._engine_stats()
         if stats is None:
             return
-        blocks, totals = stats.blocks, stats.totals
+        blocks, totals, drafted = stats.blocks, stats.totals, stats.totals.drafted
         yield self._gauge("vllm:num_requests_running", "Samples that compute.", stats.running)
         yield self._gauge("vllm:num_requests_waiting", "Samples that wait for a place.", stats.waiting)
         usage = blocks.used / blocks.total
@@ -117,14 +117,37 @@ class _EngineCollector(Collector):
             ("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", totals.prefix_queried_tokens),
             ("vllm:prefix_cache_hits", "Prompt tokens found there.", totals.prefix_hit_tokens),
             ("vllm:num_preemptions", "Samples that lost their blocks and were computed again.", totals.preemptions),
-            ("vllm:spec_decode_num_drafts", "Draft trees offered to the model.", totals.drafted.trees),
-            ("vllm:spec_decode_num_draft_tokens", "Guesses in them.", totals.drafted.offered),
-            ("vllm:spec_decode_num_accepted_tokens", "Guesses that became output.", totals.drafted.accepted),
+            ("vllm:spec_decode_num_drafts", "Draft trees offered to the model.", drafted.trees),
+            ("vllm:spec_decode_num_draft_tokens", "Guesses in them.", drafted.offered),
+            ("vllm:spec_decode_num_accepted_tokens", "Guesses that became output.", drafted.accepted),
+            ("espalier:spec_decode_num_forced_tokens", "Those of them that were forced.", drafted.forced),
+            ("espalier:spec_decode_num_rejected_by_model_tokens", "Guesses that it did not take.", drafted.rejected),
+            (
+                "espalier:spec_decode_num_rejected_by_grammar_tokens",
+                "Guesses that were never offered, because a constraint forbids them.",
+                drafted.rejected_by_grammar,
+            ),
         )
         for name, text, value in counters:
-            family = CounterMetricFamily(name, text, labels=[_LABEL])
-            family.add_metric(self._labels, value)
-            yield family
+            yield self._counter(name, text, {(): value})
+        yield self._counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "How often the first, second, … guess of a step became output.",
+            {(str(position),): count for position, count in enumerate(drafted.per_position)},
+            "position",
+        )
+        yield self._counter(
+            "espalier:step_seconds",
+            "Wall time of the engine's steps.",
+            {(stage,): spent for stage, spent in totals.seconds.items()},
+            "stage",
+        )
+
+    def _counter(self, name: str, text: str, values: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+        family = CounterMetricFamily(name, text, labels=[_LABEL, *labels])
+        for label, value in values.items():
+            family.add_metric([*self._labels, *label], value)
+        return family
 
     def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, text, labels=[_LABEL])

@@ -64,6 +64,9 @@ def _describe(model: ServingModel) -> pb.Model:
         has_chat_template=model.tokenizer.has_chat_template,
         limits=_limits(model),
         server_version=metadata.version("espalier-llm"),
+        drafters=card.offer.loaded,
+        draft_tokens=card.offer.draft_tokens,
+        tree_width=card.offer.tree_width,
     )
 
 
@@ -72,6 +75,7 @@ def _limits(model: ServingModel) -> pb.Limits:
     return pb.Limits(
         context_length=model.card.context_length,
         kv_cache_tokens=model.card.kv_cache_tokens,
+        max_draft_tokens=model.card.offer.max_draft_tokens,
         max_waiting_requests=engine.max_waiting_requests,
         max_waiting_tokens=engine.max_waiting_tokens,
         max_samples=limits.max_samples,

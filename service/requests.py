@@ -10,6 +10,7 @@ import uuid
 
 from decoding.errors import InvalidRequestError
 from decoding.params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, SamplingParams
+from drafters.speculation import AUTO_NAME, Speculation
 from engine.request import GenerationRequest
 from service.engine_messages import Submit
 from service.limits import check_at_most
@@ -59,6 +60,7 @@ async def read_request(message: pb.GenerateRequest, model: ServingModel) -> Subm
         n=samples,
         priority=message.priority,
         tenant=message.tenant,
+        speculation=_speculation(message.speculation),
     )
     return Submit(request=request, stop_strings=stop)
 
@@ -71,6 +73,15 @@ def _stop_strings(sampling: pb.SamplingOptions, model: ServingModel) -> tuple[st
             raise InvalidRequestError(field, "is empty; every stop string needs at least one character")
         check_at_most(field, len(stop.encode()), model.limits.max_stop_string_bytes, "bytes")
     return tuple(sampling.stop)
+
+
+def _speculation(message: pb.SpeculationOptions) -> Speculation:
+    """What is asked for; whether it is loaded and within bounds, the engine says."""
+    return Speculation(
+        drafter=message.drafter or AUTO_NAME,
+        max_draft_tokens=message.max_draft_tokens if message.HasField("max_draft_tokens") else None,
+        tree_width=message.tree_width if message.HasField("tree_width") else None,
+    )
 
 
 async def _params(sampling: pb.SamplingOptions, model: ServingModel, *, room: int) -> SamplingParams:

@@ -35,6 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_prompt_flags(made)
     _add_constraint_flags(made)
     _add_sampling_flags(made)
+    _add_speculation_flags(made)
     _add_output_flags(made)
     add_connection_flags(made)
     return made
@@ -109,6 +110,15 @@ def _add_sampling_flags(made: argparse.ArgumentParser) -> None:
     group.add_argument("--priority", type=int, default=0, metavar="P", help="larger runs first; -100 to 100")
     group.add_argument("--tenant", default="", metavar="NAME", help="shares cached prompts with this tenant only")
     group.add_argument("--model", default="", metavar="NAME", help="the server's model unless given")
+
+
+def _add_speculation_flags(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("speculation", "How fast the text comes, never which text.")
+    group.add_argument(
+        "--drafter", metavar="NAMES", help="who guesses tokens ahead: AUTO unless given, NONE, or e.g. forced+ngram"
+    )
+    group.add_argument("--max-draft-tokens", type=int, metavar="N", help="most guesses per step")
+    group.add_argument("--tree-width", type=int, metavar="N", help="most guesses for one position")
 
 
 def _add_output_flags(made: argparse.ArgumentParser) -> None:

@@ -88,7 +88,14 @@ def compiled(message: constraint_pb2.CompileResponse, parser: Parser[T]) -> Comp
 def models(message: model_pb2.ListModelsResponse) -> tuple[Model, ...]:
     """The served models."""
     return tuple(
-        Model(**{**_namesakes(Model, item), "eos_token_ids": tuple(item.eos_token_ids), "limits": limits(item.limits)})
+        Model(
+            **{
+                **_namesakes(Model, item),
+                "eos_token_ids": tuple(item.eos_token_ids),
+                "drafters": tuple(item.drafters),
+                "limits": limits(item.limits),
+            }
+        )
         for item in message.models
     )
 
@@ -116,7 +123,7 @@ def health(message: health_pb2.HealthCheckResponse) -> Health:
 
 def usage(message: common_pb2.Usage) -> Usage:
     """Token counts."""
-    return Usage(**_namesakes(Usage, message))
+    return Usage(**{**_namesakes(Usage, message), "accepted_per_position": tuple(message.accepted_per_position)})
 
 
 def unenforced(messages: Iterable[common_pb2.UnenforcedKeyword]) -> tuple[UnenforcedKeyword, ...]:

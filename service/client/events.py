@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from service.client import decode
@@ -166,5 +167,8 @@ class Assembly(Generic[T]):
 
 def total_usage(usages: Sequence[Usage]) -> Usage:
     """Sum over the samples of one request; their shared prompt counts once, as the first of them met it."""
-    total = {item.name: sum(getattr(usage, item.name) for usage in usages) for item in fields(Usage)}
-    return Usage(**{**total, "prompt_tokens": usages[0].prompt_tokens, "cached_tokens": usages[0].cached_tokens})
+    numbers = [item.name for item in fields(Usage) if item.name != "accepted_per_position"]
+    total = {name: sum(getattr(usage, name) for usage in usages) for name in numbers}
+    total |= {"prompt_tokens": usages[0].prompt_tokens, "cached_tokens": usages[0].cached_tokens}
+    columns = zip_longest(*(usage.accepted_per_position for usage in usages), fillvalue=0)
+    return Usage(**total, accepted_per_position=tuple(map(sum, columns)))

@@ -35,11 +35,14 @@ class Limits:
     max_schema_nodes: int
     compile_cpu_s: float
     max_grammar_bytes: int
+    max_draft_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One served model; `parameters` counts its weights."""
+    """One served model; `parameters` counts its weights, `drafters` are those that a request may name, and
+    `draft_tokens` and `tree_width` are what one gets that does not say.
+    """
 
     name: str
     architecture: str
@@ -51,3 +54,6 @@ class Model:
     has_chat_template: bool
     limits: Limits
     server_version: str
+    drafters: tuple[str, ...]
+    draft_tokens: int
+    tree_width: int

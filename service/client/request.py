@@ -31,6 +31,9 @@ SCALARS: Final = (
 )
 """Sampling options that go over the wire under their own name."""
 
+SPECULATION: Final = ("drafter", "max_draft_tokens", "tree_width")
+"""Options of speculation, the same."""
+
 
 class ChatMessage(TypedDict):
     """One turn of a chat, e.g. ``{"role": "user", "content": "Name a tree."}``."""
@@ -87,6 +90,12 @@ class Options(SamplingOptions, ConstraintOptions, total=False):
     """Larger runs first; default 0, in [-100, 100]."""
     tenant: str
     """Prefix-cache salt: requests of different tenants share no cached prompt."""
+    drafter: str
+    """Who guesses tokens ahead: AUTO (the default), NONE, or drafters that the server has loaded, as forced+ngram."""
+    max_draft_tokens: int | None
+    """Most guesses per step."""
+    tree_width: int | None
+    """Most guesses for one position."""
     model: str
     """Empty means the server's model."""
 
@@ -124,6 +133,7 @@ class Request(Generic[ParsedT_co]):
         self.message = pb.GenerateRequest(constraint=encoded)
         _set_prompt(self.message, prompt=prompt, chat=given.get("chat"), tokens=given.get("tokens"))
         _set_named(self.message, ("n", "priority", "tenant", "model"), given, path="")
+        _set_named(self.message.speculation, SPECULATION, given, path="speculation.")
         _set_sampling(self.message.sampling, given)
 
     @property
@@ -169,7 +179,10 @@ def _extend(texts: MutableSequence[str], values: Sequence[str], field: str) -> N
 
 
 def _set_named(
-    message: pb.GenerateRequest | pb.SamplingOptions, names: Iterable[str], given: Mapping[str, Any], path: str
+    message: pb.GenerateRequest | pb.SamplingOptions | pb.SpeculationOptions,
+    names: Iterable[str],
+    given: Mapping[str, Any],
+    path: str,
 ) -> None:
     for name in names:
         if name in given:

@@ -61,9 +61,19 @@ class Health(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts. `cached_tokens` of the prompt came from the prefix cache; `drafted_tokens` were guessed,
-    `accepted_tokens` of them became output, `forced_tokens` of those the constraint left no choice about;
-    `preemptions` counts how often work was computed again because its memory was needed elsewhere.
+    """What was counted while samples were produced.
+
+    Attributes:
+        cached_tokens: prompt tokens that came from the prefix cache.
+        drafted_tokens: guesses that the model checked.
+        accepted_tokens: those of them that became output.
+        forced_tokens: those of the accepted that the constraint left no choice about.
+        preemptions: how often work was computed again because its memory was needed elsewhere.
+        rejected_by_model_tokens: guesses that the model did not take.
+        rejected_by_grammar_tokens: guesses that were never offered, because the constraint forbids them.
+        accepted_per_position: how often the first, second, … guess of a step became output.
+        draft_ms: what the samples' steps spent on guessing, shared with whatever ran beside; `mask_ms` on the
+            constraint's masks, `forward_ms` on the model, `sample_ms` on drawing tokens.
     """
 
     prompt_tokens: int = 0
@@ -73,6 +83,13 @@ class Usage:
     accepted_tokens: int = 0
     forced_tokens: int = 0
     preemptions: int = 0
+    rejected_by_model_tokens: int = 0
+    rejected_by_grammar_tokens: int = 0
+    accepted_per_position: tuple[int, ...] = ()
+    draft_ms: float = 0.0
+    mask_ms: float = 0.0
+    forward_ms: float = 0.0
+    sample_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -379,6 +379,13 @@ class Usage(_message.Message):
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
     FORCED_TOKENS_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    REJECTED_BY_MODEL_TOKENS_FIELD_NUMBER: _builtins.int
+    REJECTED_BY_GRAMMAR_TOKENS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_PER_POSITION_FIELD_NUMBER: _builtins.int
+    DRAFT_MS_FIELD_NUMBER: _builtins.int
+    MASK_MS_FIELD_NUMBER: _builtins.int
+    FORWARD_MS_FIELD_NUMBER: _builtins.int
+    SAMPLE_MS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Tokens of the prompt."""
     completion_tokens: _builtins.int
@@ -393,6 +400,22 @@ class Usage(_message.Message):
     """Accepted guesses that the constraint left no choice about."""
     preemptions: _builtins.int
     """How often the sample was computed again because its memory was needed elsewhere."""
+    rejected_by_model_tokens: _builtins.int
+    """Guesses that the model was offered and did not take: drafted_tokens less accepted_tokens."""
+    rejected_by_grammar_tokens: _builtins.int
+    """Guesses that were never offered, because the constraint forbids them."""
+    draft_ms: _builtins.float
+    """Milliseconds that the sample's steps spent on guessing. Steps are shared with other samples that run."""
+    mask_ms: _builtins.float
+    """The same for the constraint's masks."""
+    forward_ms: _builtins.float
+    """The same for the model."""
+    sample_ms: _builtins.float
+    """The same for drawing tokens."""
+    @_builtins.property
+    def accepted_per_position(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How often the first, second, … guess of a step became output."""
+
     def __init__(
         self,
         *,
@@ -403,10 +426,17 @@ class Usage(_message.Message):
         accepted_tokens: _builtins.int = ...,
         forced_tokens: _builtins.int = ...,
         preemptions: _builtins.int = ...,
+        rejected_by_model_tokens: _builtins.int = ...,
+        rejected_by_grammar_tokens: _builtins.int = ...,
+        accepted_per_position: _abc.Iterable[_builtins.int] | None = ...,
+        draft_ms: _builtins.float = ...,
+        mask_ms: _builtins.float = ...,
+        forward_ms: _builtins.float = ...,
+        sample_ms: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "drafted_tokens", b"drafted_tokens", "forced_tokens", b"forced_tokens", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_per_position", b"accepted_per_position", "accepted_tokens", b"accepted_tokens", "cached_tokens", b"cached_tokens", "completion_tokens", b"completion_tokens", "draft_ms", b"draft_ms", "drafted_tokens", b"drafted_tokens", "forced_tokens", b"forced_tokens", "forward_ms", b"forward_ms", "mask_ms", b"mask_ms", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "rejected_by_grammar_tokens", b"rejected_by_grammar_tokens", "rejected_by_model_tokens", b"rejected_by_model_tokens", "sample_ms", b"sample_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -276,6 +276,47 @@ class SamplingOptions(_message.Message):
 Global___SamplingOptions: _TypeAlias = SamplingOptions  # noqa: Y015
 
 @_typing.final
+class SpeculationOptions(_message.Message):
+    """Guessing several tokens ahead, for the model to check in one pass. It changes how fast a text comes, never which text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAFTER_FIELD_NUMBER: _builtins.int
+    MAX_DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
+    TREE_WIDTH_FIELD_NUMBER: _builtins.int
+    drafter: _builtins.str
+    """AUTO (or empty): the server chooses. NONE: no guesses. Else the name of a drafter that the server has loaded, or
+    several of them with + between, as in forced+ngram; the Model message lists them.
+    """
+    max_draft_tokens: _builtins.int
+    """Most guesses per step, from 0 to Limits.max_draft_tokens. Unset: the server's default."""
+    tree_width: _builtins.int
+    """Most guesses for the same position after the same tokens, from 1 to Limits.max_draft_tokens. Unset: the server's
+    default.
+    """
+    def __init__(
+        self,
+        *,
+        drafter: _builtins.str = ...,
+        max_draft_tokens: _builtins.int | None = ...,
+        tree_width: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens", "_tree_width", b"_tree_width", "max_draft_tokens", b"max_draft_tokens", "tree_width", b"tree_width"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens", "_tree_width", b"_tree_width", "drafter", b"drafter", "max_draft_tokens", b"max_draft_tokens", "tree_width", b"tree_width"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_draft_tokens: _TypeAlias = _typing.Literal["max_draft_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_draft_tokens: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__tree_width: _TypeAlias = _typing.Literal["tree_width"]  # noqa: Y015
+    _WhichOneofArgType__tree_width: _TypeAlias = _typing.Literal["_tree_width", b"_tree_width"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_draft_tokens) -> _WhichOneofReturnType__max_draft_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tree_width) -> _WhichOneofReturnType__tree_width | None: ...
+
+Global___SpeculationOptions: _TypeAlias = SpeculationOptions  # noqa: Y015
+
+@_typing.final
 class GenerateRequest(_message.Message):
     """One prompt, and what to generate from it."""
 
@@ -290,6 +331,7 @@ class GenerateRequest(_message.Message):
     N_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    SPECULATION_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Empty means the server's model."""
     text: _builtins.str
@@ -316,6 +358,10 @@ class GenerateRequest(_message.Message):
     def sampling(self) -> Global___SamplingOptions:
         """How tokens are drawn."""
 
+    @_builtins.property
+    def speculation(self) -> Global___SpeculationOptions:
+        """Who may guess tokens ahead, and how much."""
+
     def __init__(
         self,
         *,
@@ -328,10 +374,11 @@ class GenerateRequest(_message.Message):
         n: _builtins.int | None = ...,
         priority: _builtins.int = ...,
         tenant: _builtins.str = ...,
+        speculation: Global___SpeculationOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_n", b"_n", "chat", b"chat", "constraint", b"constraint", "n", b"n", "prompt", b"prompt", "sampling", b"sampling", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_n", b"_n", "chat", b"chat", "constraint", b"constraint", "n", b"n", "prompt", b"prompt", "sampling", b"sampling", "speculation", b"speculation", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_n", b"_n", "chat", b"chat", "constraint", b"constraint", "model", b"model", "n", b"n", "priority", b"priority", "prompt", b"prompt", "sampling", b"sampling", "tenant", b"tenant", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_n", b"_n", "chat", b"chat", "constraint", b"constraint", "model", b"model", "n", b"n", "priority", b"priority", "prompt", b"prompt", "sampling", b"sampling", "speculation", b"speculation", "tenant", b"tenant", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__n: _TypeAlias = _typing.Literal["n"]  # noqa: Y015
     _WhichOneofArgType__n: _TypeAlias = _typing.Literal["_n", b"_n"]  # noqa: Y015

@@ -75,6 +75,9 @@ class Model(_message.Message):
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     SERVER_VERSION_FIELD_NUMBER: _builtins.int
+    DRAFTERS_FIELD_NUMBER: _builtins.int
+    DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
+    TREE_WIDTH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What requests call it."""
     architecture: _builtins.str
@@ -91,6 +94,10 @@ class Model(_message.Message):
     """Whether chat prompts work."""
     server_version: _builtins.str
     """Version of the server."""
+    draft_tokens: _builtins.int
+    """Most guesses per sample and step where speculation.max_draft_tokens is unset."""
+    tree_width: _builtins.int
+    """Most guesses for one position where speculation.tree_width is unset."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids that end a text."""
@@ -98,6 +105,10 @@ class Model(_message.Message):
     @_builtins.property
     def limits(self) -> Global___Limits:
         """What bounds requests."""
+
+    @_builtins.property
+    def drafters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Drafters that speculation.drafter may name."""
 
     def __init__(
         self,
@@ -112,10 +123,13 @@ class Model(_message.Message):
         has_chat_template: _builtins.bool = ...,
         limits: Global___Limits | None = ...,
         server_version: _builtins.str = ...,
+        drafters: _abc.Iterable[_builtins.str] | None = ...,
+        draft_tokens: _builtins.int = ...,
+        tree_width: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "device", b"device", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "limits", b"limits", "name", b"name", "parameters", b"parameters", "server_version", b"server_version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "device", b"device", "draft_tokens", b"draft_tokens", "drafters", b"drafters", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "limits", b"limits", "name", b"name", "parameters", b"parameters", "server_version", b"server_version", "tree_width", b"tree_width", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,6 +167,7 @@ class Limits(_message.Message):
     MAX_SCHEMA_NODES_FIELD_NUMBER: _builtins.int
     COMPILE_CPU_S_FIELD_NUMBER: _builtins.int
     MAX_GRAMMAR_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
     """Most tokens of prompt and output together."""
     max_samples: _builtins.int
@@ -207,6 +222,8 @@ class Limits(_message.Message):
     """Processor time of one compilation."""
     max_grammar_bytes: _builtins.int
     """Size of a grammar."""
+    max_draft_tokens: _builtins.int
+    """Largest speculation.max_draft_tokens and speculation.tree_width."""
     def __init__(
         self,
         *,
@@ -236,10 +253,11 @@ class Limits(_message.Message):
         max_schema_nodes: _builtins.int = ...,
         compile_cpu_s: _builtins.float = ...,
         max_grammar_bytes: _builtins.int = ...,
+        max_draft_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_cpu_s", b"compile_cpu_s", "compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choice_bytes", b"max_choice_bytes", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_pattern_bytes", b"max_pattern_bytes", "max_samples", b"max_samples", "max_schema_depth", b"max_schema_depth", "max_schema_nodes", b"max_schema_nodes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compile_cpu_s", b"compile_cpu_s", "compile_memory_bytes", b"compile_memory_bytes", "compile_timeout_s", b"compile_timeout_s", "context_length", b"context_length", "kv_cache_tokens", b"kv_cache_tokens", "max_bad_words", b"max_bad_words", "max_batch_items", b"max_batch_items", "max_chat_messages", b"max_chat_messages", "max_choice_bytes", b"max_choice_bytes", "max_choices", b"max_choices", "max_concurrent_rpcs", b"max_concurrent_rpcs", "max_constraint_bytes", b"max_constraint_bytes", "max_draft_tokens", b"max_draft_tokens", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_bias", b"max_logit_bias", "max_logprobs", b"max_logprobs", "max_message_bytes", b"max_message_bytes", "max_pattern_bytes", b"max_pattern_bytes", "max_samples", b"max_samples", "max_schema_depth", b"max_schema_depth", "max_schema_nodes", b"max_schema_nodes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_tenant_bytes", b"max_tenant_bytes", "max_text_bytes", b"max_text_bytes", "max_waiting_requests", b"max_waiting_requests", "max_waiting_tokens", b"max_waiting_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -71,7 +71,7 @@ def test_every_flag_of_a_request_arrives(server, run):
         --presence-penalty -0.5 --frequency-penalty 0.25 --logit-bias 3=-2.5 --logit-bias 4=1 --bad-word foo
         --bad-word bar --stop END --stop STOP --seed 5 --logprobs 2 --ignore-eos -n 3 --priority 2 --tenant t --model m
         --regex a+ --whitespace spaced --best-effort --property-order any --formats annotate --integral-floats
-        --regex-dialect ecma"""
+        --regex-dialect ecma --drafter forced+ngram --max-draft-tokens 9 --tree-width 3"""
     run("p", *flags.split())
     expected = {
         "max_tokens": 7,
@@ -100,6 +100,9 @@ def test_every_flag_of_a_request_arrives(server, run):
         "formats": "annotate",
         "integral_floats": True,
         "regex_dialect": "ecma",
+        "drafter": "forced+ngram",
+        "max_draft_tokens": 9,
+        "tree_width": 3,
     }
     assert sent(server) == Request("p", **expected).message
     missing = set(Options.__annotations__) - set(expected)
@@ -207,6 +210,13 @@ def test_json_output(server, run):
             "accepted_tokens": 0,
             "forced_tokens": 0,
             "preemptions": 0,
+            "rejected_by_model_tokens": 0,
+            "rejected_by_grammar_tokens": 0,
+            "accepted_per_position": [],
+            "draft_ms": 0.0,
+            "mask_ms": 0.0,
+            "forward_ms": 0.0,
+            "sample_ms": 0.0,
         },
         "unenforced": [{"pointer": "/not", "keyword": "not", "reason": "why"}],
     }

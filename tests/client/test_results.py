@@ -167,7 +167,8 @@ def test_one_tree():
     assert all(issubclass(kind, errors.EspalierClientError) for kind in concrete)
 
 
-usages = st.builds(Usage, **{field.name: st.integers(0, 1000) for field in dataclasses.fields(Usage)})
+numbers = {field.name: st.integers(0, 1000) for field in dataclasses.fields(Usage)}
+usages = st.builds(Usage, **numbers | {"accepted_per_position": st.lists(st.integers(0, 9), max_size=4).map(tuple)})
 
 
 @given(st.lists(usages, min_size=1, max_size=4))

@@ -15,6 +15,7 @@ from decoding.errors import CapacityError
 from decoding.finish import FinishReason
 from decoding.masks import unpack
 from decoding.rows import TokenLogprobs
+from drafters.speculation import Offer
 from engine.blocks import BlockCounts
 from engine.config import ModelCard
 from engine.request import Finish, GenerationRequest, TokenEvent, Usage
@@ -57,6 +58,7 @@ class FakeEngine:
             kv_cache_tokens=TOTAL_BLOCKS * 16,
             max_batch_tokens=256,
             eos_token_ids=(0, EOS),
+            offer=Offer(loaded=("forced", "ngram"), draft_tokens=8, tree_width=2, max_draft_tokens=64),
         )
         self._step_s = step_s
         self._max_live = max_live
@@ -72,6 +74,7 @@ class FakeEngine:
             raise RuntimeError("secret detail")
         if len(self._samples) >= self._max_live:
             raise CapacityError(f"{len(self._samples)} requests are waiting; try again later", retry_after_s=2.5)
+        self.card.offer.settings(request.speculation)
         self._samples[request.request_id] = [
             _Sample(
                 request=request,

@@ -31,6 +31,10 @@ def grammar(text, **options):
     return {"text": "ab", "constraint": Constraint(grammar=common_pb2.Grammar(text=text, **options))}
 
 
+def speculation(**options):
+    return {"text": "ab", "speculation": pb.SpeculationOptions(**options)}
+
+
 def bad_words(*words):
     return sampling(bad_words=pb.BadWords(words=words))
 
@@ -86,6 +90,21 @@ REQUESTS = {
     "too many bad words": (bad_words(*map(str, range(129))), "sampling.bad_words.words", "129 words"),
     "empty bad word": (bad_words("x", ""), "sampling.bad_words.words[1]", "is empty"),
     "long bad word": (bad_words("x y " * 100), "sampling.bad_words.words", "tokens of one word"),
+    "unknown drafter": (
+        speculation(drafter="oracle"),
+        "speculation.drafter",
+        "AUTO, NONE or a mix of forced, ngram",
+    ),
+    "unknown drafter of a mix": (speculation(drafter="forced+"), "speculation.drafter", "'' is no drafter"),
+    "NONE in a mix": (speculation(drafter="forced+none"), "speculation.drafter", "'none' is no drafter"),
+    "negative draft tokens": (speculation(max_draft_tokens=-1), "speculation.max_draft_tokens", "outside [0, 64]"),
+    "too many draft tokens": (
+        speculation(max_draft_tokens=2**31 - 1),
+        "speculation.max_draft_tokens",
+        "ask for less, or raise --max-draft-tokens",
+    ),
+    "tree without width": (speculation(tree_width=0), "speculation.tree_width", "outside [1, 64]"),
+    "tree too wide": (speculation(drafter="NONE", tree_width=65), "speculation.tree_width", "outside [1, 64]"),
     "schema is no JSON": (schema("{"), "constraint.json_schema", ""),
     "schema is no schema": (schema("3"), "constraint.json_schema", ""),
     "schema is impossible": (
@@ -196,6 +215,13 @@ async def test_a_batch_without_items_and_one_with_too_many(server):
 async def test_an_unknown_handle_is_a_failed_precondition(server):
     message = pb.GenerateRequest(text="ab", constraint=Constraint(compiled="nothing"))
     with pytest.raises(grpc.aio.AioRpcError, match="compile it again") as caught:
+        await server.generation.Generate(message)
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
+async def test_a_drafter_that_is_not_loaded_is_a_failed_precondition(server):
+    message = pb.GenerateRequest(**speculation(drafter="ngram+suffix"))
+    with pytest.raises(grpc.aio.AioRpcError, match=r"--drafters forced.ngram.suffix") as caught:
         await server.generation.Generate(message)
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 

@@ -94,7 +94,7 @@ def test_every_metric_is_in_the_table_and_nothing_else():
         family.name + ("_total" if family.type == "counter" else ""): family.type
         for family in metrics.registry.collect()
     }
-    assert dict(re.findall(r"^\| `(vllm:\w+)` \| (\w+) \|", README, re.MULTILINE)) == exported
+    assert dict(re.findall(r"^\| `((?:vllm|espalier):\w+)` \| (\w+) \|", README, re.MULTILINE)) == exported
 
 
 def test_every_status_reason_is_in_the_table():

@@ -47,6 +47,9 @@ VALUES = {
     "vllm:spec_decode_num_drafts_total": 16,
     "vllm:spec_decode_num_draft_tokens_total": 117,
     "vllm:spec_decode_num_accepted_tokens_total": 18,
+    "espalier:spec_decode_num_forced_tokens_total": 19,
+    "espalier:spec_decode_num_rejected_by_model_tokens_total": 99,
+    "espalier:spec_decode_num_rejected_by_grammar_tokens_total": 20,
 }
 
 
@@ -62,6 +65,9 @@ def event(index=0, finish=None, tokens=1):
 def test_the_engines_numbers_are_those_of_its_last_report():
     metrics = ServerMetrics("m", lambda: STATS)
     assert {name: value(metrics, name) for name in VALUES} == VALUES
+    per_position = [value(metrics, "vllm:spec_decode_num_accepted_tokens_per_pos_total", position=p) for p in "01"]
+    assert per_position == [12, 6]
+    assert value(metrics, "espalier:step_seconds_total", stage="forward") == 2.0
 
 
 def test_before_the_first_report_the_engine_has_no_numbers():
