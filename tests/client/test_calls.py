@@ -188,9 +188,11 @@ def test_models(server, client):
     limits = {name: index for index, name in enumerate(model_pb2.Limits.DESCRIPTOR.fields_by_name, 1)}
     fields = {"name": "tiny", "architecture": "llama", "parameters": 5, "dtype": "float32", "device": "cpu"}
     fields |= {"vocab_size": 512, "has_chat_template": True, "server_version": "0.1.0"}
-    message = model_pb2.Model(**fields, eos_token_ids=[0, 2], limits=model_pb2.Limits(**limits))
+    fields |= {"draft_tokens": 8, "tree_width": 2}
+    lists = {"eos_token_ids": (0, 2), "drafters": ("forced", "ngram")}
+    message = model_pb2.Model(**fields, **lists, limits=model_pb2.Limits(**limits))
     server.play("ListModels", model_pb2.ListModelsResponse(models=[message]))
-    assert client.models() == (Model(**fields, eos_token_ids=(0, 2), limits=Limits(**limits)),)
+    assert client.models() == (Model(**fields, **lists, limits=Limits(**limits)),)
 
 
 def test_tokenize_and_detokenize(server, client):
