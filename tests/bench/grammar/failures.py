@@ -1,7 +1,7 @@
 """Why our engine was not right about a schema, and the list of all such schemas in Markdown.
 
-Invariant: a reason rests on something that was tried (another order of keys, another spelling of the same value,
-another validator) or on the engine's own message; what neither explains is listed as unexplained.
+Invariant: a reason rests on something that was tried (another order of keys, another spelling of the same value, the
+schema without a keyword, another validator) or on the engine's own message; what neither explains is unexplained.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _UNSUPPORTED = {
     "$dynamicRef": "$dynamicRef that depends on the way by which it is reached",
     "$schema": "asks for a dialect that is not supported",
 }
+_BLAMED = ("uniqueItems", "format")
 _DETAIL = 160
 _EXACT = 2**53
 """Integers that every JSON parser reads back lie within this, either way."""
@@ -76,6 +77,10 @@ def _explained(wrong: Sequence[Instance], task: Task, rerun: Rerun) -> str:
         return "keys in an order that is not the schema's"
     if verdict(rerun(replace(task, instances=tuple(map(_respelled, wrong))))) is Verdict.RIGHT:
         return "another spelling of a number or string is accepted"
+    for keyword in _BLAMED:
+        without = replace(task, instances=tuple(wrong), schema=json.dumps(_without(keyword, json.loads(task.schema))))
+        if verdict(rerun(without)) is Verdict.RIGHT:
+            return f"accepted without {keyword}"
     if all(_has_inexact_number(json.loads(instance.text)) for instance in wrong):
         return "a number that not every JSON parser reads back"
     return "unexplained"
@@ -83,6 +88,14 @@ def _explained(wrong: Sequence[Instance], task: Task, rerun: Rerun) -> str:
 
 def _respelled(instance: Instance) -> Instance:
     return replace(instance, text=json.dumps(json.loads(instance.text), ensure_ascii=False), ordered=None)
+
+
+def _without(keyword: str, schema: object) -> object:
+    """The schema without a keyword whose value is a boolean or a string, wherever it stands."""
+    if isinstance(schema, dict):
+        kept = {key: value for key, value in schema.items() if key != keyword or isinstance(value, dict)}
+        return {key: _without(keyword, value) for key, value in kept.items()}
+    return [_without(keyword, part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _has_inexact_number(value: object) -> bool:

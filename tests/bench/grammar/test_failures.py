@@ -36,6 +36,10 @@ def only_respelled(task, *, in_any_order=False):
     return RIGHT if task.instances[0].text == "10.0" else never(task)
 
 
+def only_without_unique_items(task, *, in_any_order=False):
+    return RIGHT if "uniqueItems" not in task.schema.replace('"uniqueItems": {', "") else never(task)
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "is_valid", "rerun", "expected"),
     [
@@ -47,6 +51,13 @@ def only_respelled(task, *, in_any_order=False):
         ({"type": 0}, "1", True, never, "unexplained"),
         ({}, '{"a": 1}', True, only_in_any_order, "keys in an order that is not the schema's"),
         ({}, "1e1", True, only_respelled, "another spelling of a number or string is accepted"),
+        (
+            {"properties": {"uniqueItems": {"uniqueItems": True}}},
+            "{}",
+            True,
+            only_without_unique_items,
+            "accepted without uniqueItems",
+        ),
         ({}, f"[{2**60}]", True, never, "a number that not every JSON parser reads back"),
     ],
 )
