@@ -26,34 +26,43 @@ class UnrolledAttention:
         self._values: defaultdict[int, list[tuple[torch.Tensor, ...]]] = defaultdict(list)
 
     def step(self, counts: Sequence[int]) -> UnrolledAttention:
-        """Begin the next step with so many rows of each text, the first ones of the step before."""
-        assert not self._counts or all(now <= then for now, then in zip(counts, self._counts[-1], strict=True))
+        """Begin the next step with so many rows of each text, the first ones of the step before; all lose as many."""
+        lost = {then - now for now, then in zip(counts, self._counts[-1], strict=True)} if self._counts else {0}
+        assert len(lost) == 1
+        assert min(lost) >= 0
         self._counts.append(list(counts))
         return self
 
     def attend(
         self, layer: int, q_THD: torch.Tensor, k_TKD: torch.Tensor, v_TKD: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """See `PassAttention`."""
+        """See `PassAttention`. Texts of one length are computed at once, others one after the other."""
         counts, per_kv = self._counts[-1], q_THD.shape[1] // k_TKD.shape[1]
-        self._keys[layer].append(torch.split(k_TKD.repeat_interleave(per_kv, dim=1), counts))
-        self._values[layer].append(torch.split(v_TKD.repeat_interleave(per_kv, dim=1), counts))
+        self._keys[layer].append(_batches(k_TKD.repeat_interleave(per_kv, dim=1), counts))
+        self._values[layer].append(_batches(v_TKD.repeat_interleave(per_kv, dim=1), counts))
         outputs = []
-        for text, q_QHD in enumerate(torch.split(q_THD, counts)):
-            keys = [step[text] for step in self._keys[layer]]
-            values = [step[text] for step in self._values[layer]]
-            outputs.append(_attend(q_QHD * scale, keys, values))
+        for index, q_BQHD in enumerate(_batches(q_THD * scale, counts)):
+            keys = [step[index] for step in self._keys[layer]]
+            values = [step[index] for step in self._values[layer]]
+            outputs.append(_attend(q_BQHD, keys, values).flatten(0, 1))
         return torch.cat(outputs)
 
 
-def _attend(q_QHD: torch.Tensor, keys: list[torch.Tensor], values: list[torch.Tensor]) -> torch.Tensor:
-    rows, (first_keys, *later_keys), (first_values, *later_values) = len(q_QHD), keys, values
-    scores_HQP = torch.einsum("qhd,phd->hqp", q_QHD, first_keys)
-    hidden_QP = torch.ones(rows, len(first_keys), dtype=torch.bool, device=q_QHD.device).triu_(1)
-    own = [torch.einsum("qhd,qhd->hq", q_QHD, later[:rows]).unsqueeze(-1) for later in later_keys]
-    weights = functional.softmax(torch.cat((scores_HQP.masked_fill(hidden_QP, -torch.inf), *own), dim=-1), dim=-1)
-    pairs = len(first_keys)
-    out_QHD = torch.einsum("hqp,phd->qhd", weights[..., :pairs], first_values)
+def _batches(x_THD: torch.Tensor, counts: list[int]) -> tuple[torch.Tensor, ...]:
+    """[B, rows, H, D] of all texts at once where they are of one length, else of each."""
+    if len(set(counts)) == 1:
+        return (x_THD.view(len(counts), counts[0], *x_THD.shape[1:]),)
+    return tuple(part.unsqueeze(0) for part in torch.split(x_THD, counts))
+
+
+def _attend(q_BQHD: torch.Tensor, keys: list[torch.Tensor], values: list[torch.Tensor]) -> torch.Tensor:
+    rows, (first_keys, *later_keys), (first_values, *later_values) = q_BQHD.shape[1], keys, values
+    pairs = first_keys.shape[1]
+    scores_BHQP = torch.einsum("bqhd,bphd->bhqp", q_BQHD, first_keys)
+    hidden_QP = torch.ones(rows, pairs, dtype=torch.bool, device=q_BQHD.device).triu_(1)
+    own = [torch.einsum("bqhd,bqhd->bhq", q_BQHD, later[:, :rows]).unsqueeze(-1) for later in later_keys]
+    weights = functional.softmax(torch.cat((scores_BHQP.masked_fill(hidden_QP, -torch.inf), *own), dim=-1), dim=-1)
+    out_BQHD = torch.einsum("bhqp,bphd->bqhd", weights[..., :pairs], first_values)
     for index, later in enumerate(later_values):
-        out_QHD = out_QHD + weights[..., pairs + index].transpose(0, 1).unsqueeze(-1) * later[:rows]
-    return out_QHD
+        out_BQHD = out_BQHD + weights[..., pairs + index].transpose(1, 2).unsqueeze(-1) * later[:, :rows]
+    return out_BQHD

@@ -173,8 +173,9 @@ def test_guesses_leave_the_committed_pairs_alone(head, text_of):
     assert used.bytes_used == 0
 
 
-def test_unrolled_training_steps_equal_the_twin(head, head_files, target, plain, text_of):
-    twin, texts = plain(head_files, target), [text_of(6, 5), text_of(4, 6)]
+@pytest.mark.parametrize("lengths", [(6, 4), (5, 5)])
+def test_unrolled_training_steps_equal_the_twin(lengths, head, head_files, target, plain, text_of):
+    twin, texts = plain(head_files, target), [text_of(length, 5 + index) for index, length in enumerate(lengths)]
     attention = UnrolledAttention()
     counts = [len(text.tokens) - 1 for text in texts]
     features = torch.cat([text.features(head.features.layer_inputs)[:-1] for text in texts])
