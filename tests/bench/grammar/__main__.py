@@ -108,6 +108,7 @@ class Bench:
             table = report.verdicts(title, all_of)
             table.targets = report.maskbench_targets(all_of)
             reports += [table, report.compile_times(title, all_of), report.step_times(title, all_of)]
+            reports.append(report.slowest(title, records[report.OURS]))
             if len(self._fast) < len(self._engines):
                 names = {task.name for task in some}
                 part = {engine: [item for item in records[engine] if item.name in names] for engine in self._engines}

@@ -143,6 +143,27 @@ def _step_targets(records: Records) -> list[Target]:
     return targets
 
 
+def slowest(title: str, records: Sequence[Record], count: int = 10) -> Report:
+    """Where our own time goes: the schemas that were slowest to compile, and those with the slowest steps, cpu time."""
+    report = Report(
+        title=f"{title}: the slowest schemas of {OURS}, cpu ms",
+        columns=("schema", "compile + first mask", "largest step", "all steps", "tokens"),
+    )
+    compiled = [record for record in records if record.compiled and record.first and len(record.first.steps.cpu_us)]
+    by_compile = sorted(compiled, key=lambda record: -_cpu_ms(record)[0])[:count]
+    by_step = sorted(compiled, key=lambda record: -_cpu_ms(record)[1])[:count]
+    chosen = {record.name: record for record in (*by_compile, *by_step)}
+    report.rows += [(name, *_cpu_ms(record)) for name, record in chosen.items()]
+    return report
+
+
+def _cpu_ms(record: Record) -> tuple[float, float, float, int]:
+    assert record.compiled is not None
+    assert record.first is not None
+    steps = record.first.steps.cpu_us
+    return 1e3 * record.compiled.cpu_s, float(steps.max()) / 1e3, float(steps.sum()) / 1e3, len(steps)
+
+
 def memory(title: str, held: Mapping[str, Held | None]) -> Report:
     """Memory of schemas that are kept with their masks."""
     report = Report(

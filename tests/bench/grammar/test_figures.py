@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,15 @@ from tests.bench.grammar.figures import (
     verdict,
 )
 from tests.bench.grammar.records import Compiled, Outcome, Record, Status, Steps, Walked
-from tests.bench.grammar.report import OURS, PEER, compile_times, maskbench_targets, step_times, suite_targets
+from tests.bench.grammar.report import (
+    OURS,
+    PEER,
+    compile_times,
+    maskbench_targets,
+    slowest,
+    step_times,
+    suite_targets,
+)
 
 VALID_ACCEPTED = Outcome(is_valid=True, accepted=True)
 VALID_REFUSED = Outcome(is_valid=True, accepted=False)
@@ -169,3 +178,14 @@ def test_a_table_shows_ours_over_the_schemas_that_llguidance_takes():
     rows = {row[0]: row for row in step_times("", {OURS: ours, PEER: [done(times=(2.0,))]}).rows}
     assert rows["espalier"][1] == 2
     assert rows["espalier, where llguidance compiles"][1:3] == (1, 1.0)
+
+
+def test_the_slowest_schemas_are_those_of_the_longest_compilation_and_the_longest_step():
+    records = [
+        replace(done(times=times), name=name, compiled=Compiled(compile_s=0.0, first_mask_s=0.0, cpu_s=cpu_s))
+        for name, times, cpu_s in [("a", (1.0, 2.0), 0.003), ("b", (4.0,), 0.001), ("c", (3.0,), 0.002), ("d", (), 9.0)]
+    ]
+    assert slowest("", [*records, refused()], 1).rows == [
+        ("a", pytest.approx(3), pytest.approx(0.002), pytest.approx(0.003), 2),
+        ("b", pytest.approx(1), pytest.approx(0.004), pytest.approx(0.004), 1),
+    ]
