@@ -65,6 +65,14 @@ class HeadCache(Protocol):
         """Reserve room for the rows, whose keys and values `PassAttention.attend` brings."""
         ...
 
+    def truncate(self, sequence_id: int, length: int) -> None:
+        """Keep only the first ``length`` committed pairs of a sequence, and no guess."""
+        ...
+
+    def forget(self, sequence_id: int) -> None:
+        """The sequence ended; free what it held."""
+        ...
+
 
 def attend(
     q_QHD: torch.Tensor,

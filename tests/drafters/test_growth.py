@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
+from decoding.tree import DraftTree
 from drafters.checkpoints.load import load_head
 from drafters.heads.attention import Pass
 from drafters.heads.base import CommittedPairs
@@ -21,8 +22,8 @@ from drafters.heads.cache import ContiguousCache
 from drafters.heads.medusa import MedusaHeads
 from drafters.trees.choosing import DraftVocabulary
 from drafters.trees.frame import ANYTHING, NOTHING, Following, MatcherFrame, Place
-from drafters.trees.growth import TreeLimits, grow
-from drafters.trees.guessers import MedusaGuesser, RecurrentGuesser
+from drafters.trees.growth import Stem, TreeLimits, grow
+from drafters.trees.logits import MedusaLogits, RecurrentLogits
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.trie import TokenTrie
 from grammars.tree_walk import legal_nodes
@@ -42,6 +43,9 @@ class Scripted:
     calls: int = 0
     rows: int = 0
 
+    def __post_init__(self) -> None:
+        self.paths = {(seed, 0): () for seed in range(len(self.seeds))}
+
     def logits(self, seed: int, path: tuple[int, ...]) -> torch.Tensor:
         source = random.Random(repr((self.seeds[seed], path)))
         return torch.tensor(
@@ -49,8 +53,10 @@ class Scripted:
             dtype=torch.float64,
         )
 
+    reach = None
+
     def first(self) -> torch.Tensor:
-        self.paths = {(seed, -1): () for seed in range(len(self.seeds))}
+        self.paths = {(seed, 0): () for seed in range(len(self.seeds))}
         return torch.stack([self.logits(seed, ()) for seed in range(len(self.seeds))])
 
     def deeper(self, leaves) -> torch.Tensor:
@@ -59,7 +65,9 @@ class Scripted:
         for leaf in leaves:
             self.paths[leaf.seed, leaf.node] = (*self.paths[leaf.seed, leaf.parent], leaf.token)
             assert len(self.paths[leaf.seed, leaf.node]) == leaf.depth
-        return torch.stack([self.logits(leaf.seed, self.paths[leaf.seed, leaf.node]) for leaf in leaves])
+        asked = [leaf for leaf in leaves if leaf.asked]
+        rows = [self.logits(leaf.seed, self.paths[leaf.seed, leaf.node]) for leaf in asked]
+        return torch.stack(rows) if rows else torch.empty(0, V)
 
 
 class ScriptedFrame:
@@ -82,13 +90,18 @@ class ScriptedFrame:
         return [self.one(place) for place in places]
 
 
-def slow_tree(scripted: Scripted, frame: ScriptedFrame, seed: int, limits: TreeLimits) -> set[tuple[int, ...]]:
+def slow_tree(
+    scripted: Scripted, frame: ScriptedFrame, seed: int, limits: TreeLimits, stem: Stem
+) -> set[tuple[int, ...]]:
     """Paths that are kept when no level is cut short: every node of a level's best is expanded."""
-    found: list[tuple[float, int, tuple[int, ...]]] = []
-    level = [((), 0.0)]
-    for depth in range(limits.depth):
-        new = []
-        for path, score in level:
+    if limits.depth < 1 or limits.nodes <= len(stem.tree):
+        return set()
+    tips = [path_of(stem.tree, tip) for tip in stem.tips]
+    found: list[tuple[float, tuple[int, ...], int]] = []  # score, path, length below the tip
+    for depth in range(12):
+        level = sorted((node for node in found if len(node[1]) == depth), key=lambda node: -node[0])[: limits.width]
+        level = [node for node in level if node[2] < limits.depth]
+        for score, path, length in [(0.0, tip, 0) for tip in tips if len(tip) == depth] + level:
             following = frame.one(Place(seed=seed, path=path))
             if following.ended:
                 continue
@@ -96,57 +109,72 @@ def slow_tree(scripted: Scripted, frame: ScriptedFrame, seed: int, limits: TreeL
             legal = [t for t in range(V) if following.mask is None or t in following.mask]
             total = math.log(sum(math.exp(logits[t]) for t in legal))
             ranked = sorted(legal, key=lambda t: (-float(logits[t]), t))[: limits.width]
-            new += [((*path, t), score + min(float(logits[t]) - total, 0.0)) for t in ranked]
-        found += [(-round(score, 9), depth, path) for path, score in new]
-        level = sorted(new, key=lambda node: -round(node[1], 9))[: limits.width]
-    found.sort(key=lambda node: node[:1])
-    return {path for *_, path in found[: limits.nodes - 1]}
+            found += [(score + min(float(logits[t]) - total, 0.0), (*path, t), length + 1) for t in ranked]
+    found.sort(key=lambda node: (-round(node[0], 9), len(node[1])))
+    return {path for _, path, _ in found[: limits.nodes - len(stem.tree)]}
 
 
-def paths_of(tree):
-    return [tuple(tree.tokens[step] for step in tree.path(node)[1:]) for node in range(1, len(tree))]
+def path_of(tree: DraftTree, node: int) -> tuple[int, ...]:
+    return tuple(tree.tokens[step] for step in tree.path(node)[1:])
 
 
 LIMITS = st.builds(TreeLimits, nodes=st.integers(1, 14), depth=st.integers(0, 5), width=st.integers(1, 4))
 
 
-@given(seeds=st.lists(st.integers(0, 10_000), min_size=1, max_size=4), limits=st.lists(LIMITS, min_size=4, max_size=4))
+STEMS = st.builds(
+    lambda tokens, parents: DraftTree(
+        tokens=(5, *tokens[: len(parents)]), parents=(-1, *(parent % (node + 1) for node, parent in enumerate(parents)))
+    ),
+    st.permutations(range(1, V)),
+    st.lists(st.integers(0, 10), max_size=5),
+).map(
+    lambda tree: Stem(
+        tree=tree, tips=tuple(node for node, children in enumerate(tree.children()) if not children and node % 3 != 2)
+    )
+)
+"""Trees of different tokens, growth at some of whose leaves is asked for."""
+
+
+@given(
+    seeds=st.lists(st.integers(0, 10_000), min_size=1, max_size=4),
+    limits=st.lists(LIMITS, min_size=4, max_size=4),
+    stems=st.lists(st.one_of(st.just(Stem.bare(5)), STEMS), min_size=4, max_size=4),
+)
 @settings(max_examples=150, deadline=None)
-def test_trees_equal_those_of_the_twin_that_prunes_nothing(seeds, limits):
-    limits = limits[: len(seeds)]
+def test_trees_equal_those_of_the_twin_that_prunes_nothing(seeds, limits, stems):
+    limits, stems = limits[: len(seeds)], stems[: len(seeds)]
     # Without ties: which of two equals is expanded decides what hangs below.
     scripted, frame = Scripted(seeds, DraftVocabulary(V, None), ties=False), ScriptedFrame(seeds)
-    trees = grow(scripted, [5] * len(seeds), limits, frame)
-    assert frame.calls <= 1 + max(limit.depth for limit in limits)  # one per level, for all sequences
-    for seed, (tree, limit) in enumerate(zip(trees, limits, strict=True)):
-        paths = paths_of(tree)
-        assert tree.tokens[0] == 5
-        assert len(tree) <= limit.nodes
-        assert len(set(paths)) == len(paths)
-        assert max(map(len, paths), default=0) <= limit.depth
-        assert set(paths) == slow_tree(scripted, frame, seed, limit)
+    trees = grow(scripted, stems, limits, frame)
+    assert frame.calls <= 6 + max(limit.depth for limit in limits)  # one per level, for all sequences
+    for seed, (tree, limit, stem) in enumerate(zip(trees, limits, stems, strict=True)):
+        size = len(stem.tree)
+        assert (tree.tokens[:size], tree.parents[:size]) == (stem.tree.tokens, stem.tree.parents)
+        new = [path_of(tree, node) for node in range(size, len(tree))]
+        assert len(set(new)) == len(new)
+        assert set(new) == slow_tree(scripted, frame, seed, limit, stem)
 
 
-@given(seeds=st.lists(st.integers(0, 10_000), min_size=2, max_size=4), limit=LIMITS)
+@given(seeds=st.lists(st.integers(0, 10_000), min_size=2, max_size=4), limit=LIMITS, stem=STEMS)
 @settings(max_examples=50, deadline=None)
-def test_alone_equals_batched(seeds, limit):
+def test_alone_equals_batched(seeds, limit, stem):
     together = grow(
-        Scripted(seeds, DraftVocabulary(V, None)), [1] * len(seeds), [limit] * len(seeds), ScriptedFrame(seeds)
+        Scripted(seeds, DraftVocabulary(V, None)), [stem] * len(seeds), [limit] * len(seeds), ScriptedFrame(seeds)
     )
     for seed, tree in zip(seeds, together, strict=True):
-        assert grow(Scripted([seed], DraftVocabulary(V, None)), [1], [limit], ScriptedFrame([seed])) == [tree]
+        assert grow(Scripted([seed], DraftVocabulary(V, None)), [stem], [limit], ScriptedFrame([seed])) == [tree]
 
 
 def test_a_tree_of_one_node_computes_nothing():
     scripted, frame = Scripted([1], DraftVocabulary(V, None)), ScriptedFrame([1])
     for nodes, depth, width in ((1, 3, 3), (5, 0, 3), (5, 3, 0)):
-        assert len(grow(scripted, [4], [TreeLimits(nodes=nodes, depth=depth, width=width)], frame)[0]) == 1
+        assert len(grow(scripted, [Stem.bare(4)], [TreeLimits(nodes=nodes, depth=depth, width=width)], frame)[0]) == 1
     assert scripted.rows == frame.calls == 0
 
 
 def test_what_cannot_be_kept_is_not_expanded():
     scripted = Scripted([3], DraftVocabulary(V, None))
-    grow(scripted, [4], [TreeLimits(nodes=2, depth=5, width=4)], ScriptedFrame([3]))
+    grow(scripted, [Stem.bare(4)], [TreeLimits(nodes=2, depth=5, width=4)], ScriptedFrame([3]))
     assert scripted.rows <= 1 * 5
 
 
@@ -220,7 +248,7 @@ def test_heads_grow_nothing_that_the_grammar_rejects(kind, files, target, text_o
             matcher.advance(token)
         matchers.append(matcher)
         texts.append(text)
-    roots = [text.tokens[-1] for text in texts]
+    stems = [Stem.bare(text.tokens[-1]) for text in texts]
     limits = [TreeLimits(nodes=12, depth=3, width=4)] * len(texts)
     frame = MatcherFrame(matchers, ())
     if kind == "medusa":
@@ -229,12 +257,12 @@ def test_heads_grow_nothing_that_the_grammar_rejects(kind, files, target, text_o
             heads = MedusaHeads(target, num_heads=3, num_blocks=1, share_lm_head=True).double()
         with torch.inference_mode():
             hidden = torch.stack([text.final[-2] for text in texts])
-            guesser = MedusaGuesser(heads, DraftVocabulary(target.vocab_size, None), hidden)
-            trees = grow(guesser, roots, limits, frame)
+            guesser = MedusaLogits(heads, DraftVocabulary(target.vocab_size, None), hidden)
+            trees = grow(guesser, stems, limits, frame)
     else:
         head = load_head(files(kind).write(tmp_path), target)
         guesser, _ = committed(head, target, texts)
-        trees = grow(guesser, roots, limits, frame)
+        trees = grow(guesser, stems, limits, frame)
     grown = 0
     for matcher, tree in zip(matchers, trees, strict=True):
         before = matcher.fork()
@@ -254,7 +282,7 @@ def committed(head, target, texts):
         features_TF=torch.cat([text.features(head.features.layer_inputs)[:-1] for text in texts]),
     )
     states = head.extend(pairs, cache)
-    guesser = RecurrentGuesser(
+    guesser = RecurrentLogits(
         head,
         cache,
         DraftVocabulary(target.vocab_size, head.target_ids),
@@ -280,10 +308,10 @@ def test_grown_trees_follow_the_logits_of_the_twin(kind, files, target, plain, t
     guesser, cache = committed(head, target, texts)
     ids = list(range(target.vocab_size)) if head.target_ids is None else head.target_ids.tolist()
     limits = [TreeLimits(nodes=9, depth=3, width=width)] * 2
-    trees = grow(guesser, [text.tokens[-1] for text in texts], limits, PlainFrame())
+    trees = grow(guesser, [Stem.bare(text.tokens[-1]) for text in texts], limits, PlainFrame())
     for index, (text, tree) in enumerate(zip(texts, trees, strict=True)):
         assert len(tree) == 9
-        for path in paths_of(tree):
+        for path in (path_of(tree, node) for node in range(1, len(tree))):
             logits = twin.chain(text, list(path[:-1]))[-1]
             best = {ids[draft] for draft in torch.topk(logits, width).indices.tolist()}
             assert path[-1] in best
@@ -331,5 +359,10 @@ def test_a_matcher_out_of_bounds_ends_its_own_tree_only():
 
     seeds = [1, 2]
     frame = MatcherFrame([Exhausted(), None], ())
-    trees = grow(Scripted(seeds, DraftVocabulary(V, None)), [0, 0], [TreeLimits(nodes=5, depth=3, width=2)] * 2, frame)
+    trees = grow(
+        Scripted(seeds, DraftVocabulary(V, None)),
+        [Stem.bare(0)] * 2,
+        [TreeLimits(nodes=5, depth=3, width=2)] * 2,
+        frame,
+    )
     assert [len(tree) for tree in trees] == [1, 5]

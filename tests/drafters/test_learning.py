@@ -24,8 +24,8 @@ from drafters.heads.target import FeatureSpec, TargetModel
 from drafters.heads.unrolled import UnrolledAttention
 from drafters.trees.choosing import DraftVocabulary
 from drafters.trees.frame import MatcherFrame
-from drafters.trees.growth import TreeLimits, grow
-from drafters.trees.guessers import MedusaGuesser, RecurrentGuesser
+from drafters.trees.growth import Stem, TreeLimits, grow
+from drafters.trees.logits import MedusaLogits, RecurrentLogits
 
 WIDTH, VOCAB, DRAFTED = 32, 24, 20
 SENTENCES = ((3, 4, 5, 6, 7, 8, 9), (10, 4, 11, 6, 12, 13, 14), (15, 16, 17, 18, 19, 5))
@@ -147,7 +147,7 @@ def draft(head, repetitive: Repetitive, cache, tokens: list[int], known: int, hi
     """A chain below the last token; pairs from token ``known`` on are committed first."""
     vocabulary = DraftVocabulary(VOCAB, getattr(head, "target_ids", None))
     if isinstance(head, MedusaHeads):
-        guesser = MedusaGuesser(head, vocabulary, hidden[-1:])
+        guesser = MedusaLogits(head, vocabulary, hidden[-1:])
     else:
         pairs = CommittedPairs(
             rows=Pass(sequence_ids=(0,), counts=(len(tokens) - known,)),
@@ -156,11 +156,11 @@ def draft(head, repetitive: Repetitive, cache, tokens: list[int], known: int, hi
             features_TF=hidden[known - 1 :],
         )
         states = head.extend(pairs, cache)[-1:]
-        guesser = RecurrentGuesser(
+        guesser = RecurrentLogits(
             head, cache, vocabulary, sequence_ids=[0], states_SE=states, positions=[len(tokens) - 1]
         )
     limits = TreeLimits(nodes=UNROLLED + 1, depth=UNROLLED, width=1)
-    return grow(guesser, tokens[-1:], [limits], MatcherFrame([None], ()))[0]
+    return grow(guesser, [Stem.bare(tokens[-1])], [limits], MatcherFrame([None], ()))[0]
 
 
 @torch.inference_mode()

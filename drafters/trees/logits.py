@@ -1,6 +1,7 @@
 """Heads as sources of logits for `drafters.trees.growth`.
 
-Invariant: a guesser lives for one growth; what outlives it are the head's weights and the committed part of its cache.
+Invariant: such a source lives for one growth; what outlives it are the head's weights and the committed part of its
+cache.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from drafters.heads.attention import HeadCache, Pass
 from drafters.heads.base import GuessedPairs, RecurrentHead
 from drafters.heads.medusa import MedusaHeads
 from drafters.trees.choosing import DraftVocabulary
-from drafters.trees.growth import ROOT, Leaf
+from drafters.trees.growth import Leaf
 
 
-class RecurrentGuesser:
+class RecurrentLogits:
     """A head that is fed its own states (EAGLE, MTP): a level of the tree is one pass."""
 
     def __init__(
@@ -47,21 +48,26 @@ class RecurrentGuesser:
         self._positions = positions
         self._roots_SE = states_SE
         self._states_RE = states_SE
-        self._rows: dict[tuple[int, int], int] = {(seed, ROOT): seed for seed in range(len(sequence_ids))}
+        self._rows: dict[tuple[int, int], int] = {(seed, 0): seed for seed in range(len(sequence_ids))}
         self._numbers: dict[tuple[int, int], int] = {}
         self._counts: Counter[int] = Counter()
 
     @property
     def vocabulary(self) -> DraftVocabulary:
-        """See `drafters.trees.growth.Guesser`."""
+        """See `drafters.trees.growth.DraftLogits`."""
         return self._vocabulary
 
+    @property
+    def reach(self) -> None:
+        """See `drafters.trees.growth.DraftLogits`."""
+        return
+
     def first(self) -> torch.Tensor:
-        """See `drafters.trees.growth.Guesser`."""
+        """See `drafters.trees.growth.DraftLogits`."""
         return self._head.logits(self._roots_SE)
 
     def deeper(self, leaves: Sequence[Leaf]) -> torch.Tensor:
-        """See `drafters.trees.growth.Guesser`; the leaves of a sequence are adjacent."""
+        """See `drafters.trees.growth.DraftLogits`."""
         parents: dict[int, list[int]] = {}
         for leaf in leaves:
             parents.setdefault(leaf.seed, []).append(self._numbers.get((leaf.seed, leaf.parent), -1))
@@ -83,10 +89,11 @@ class RecurrentGuesser:
         )
         self._states_RE = self._head.expand(pairs, self._cache)
         self._rows = {(leaf.seed, leaf.node): row for row, leaf in enumerate(leaves)}
-        return self._head.logits(self._states_RE)
+        asked = [row for row, leaf in enumerate(leaves) if leaf.asked]
+        return self._head.logits(self._states_RE if len(asked) == len(leaves) else self._states_RE[asked])
 
 
-class MedusaGuesser:
+class MedusaLogits:
     """Medusa heads: every node of depth d has the logits of head d, masked by what may follow the node itself."""
 
     def __init__(self, heads: MedusaHeads, vocabulary: DraftVocabulary, hidden_SE: torch.Tensor) -> None:
@@ -97,16 +104,21 @@ class MedusaGuesser:
 
     @property
     def vocabulary(self) -> DraftVocabulary:
-        """See `drafters.trees.growth.Guesser`."""
+        """See `drafters.trees.growth.DraftLogits`."""
         return self._vocabulary
 
+    @property
+    def reach(self) -> int:
+        """See `drafters.trees.growth.DraftLogits`: head j speaks about the children of depth j."""
+        return self._heads.num_heads - 1
+
     def first(self) -> torch.Tensor:
-        """See `drafters.trees.growth.Guesser`."""
+        """See `drafters.trees.growth.DraftLogits`."""
         return self._heads.logits(0, self._hidden_SE)
 
     def deeper(self, leaves: Sequence[Leaf]) -> torch.Tensor:
-        """See `drafters.trees.growth.Guesser`; all leaves have one depth, less than the number of heads."""
-        seeds = list(dict.fromkeys(leaf.seed for leaf in leaves))
-        row_of = {seed: row for row, seed in enumerate(seeds)}
-        logits_SV = self._heads.logits(leaves[0].depth, self._hidden_SE[seeds])
-        return logits_SV[[row_of[leaf.seed] for leaf in leaves]]
+        """See `drafters.trees.growth.DraftLogits`; a sequence's row is computed once, whatever asks for it."""
+        asked = [leaf.seed for leaf in leaves if leaf.asked]
+        row_of = {seed: row for row, seed in enumerate(dict.fromkeys(asked))}
+        logits_SV = self._heads.logits(leaves[0].depth, self._hidden_SE[list(row_of)])
+        return logits_SV[[row_of[seed] for seed in asked]]
