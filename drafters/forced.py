@@ -87,8 +87,14 @@ class ForcedSource:
             return
         after = matcher.fork()
         after.advance(run[-1])
-        if all(self._speller.spell(before, text + sign)[: len(run)] == tuple(run) for sign in self._following(after)):
+        if not any(self._joins(before, text, run, sign) for sign in self._following(after)):
             tree.extend(node, run[-1:], self.name)
+
+    def _joins(self, before: bytes, text: bytes, run: Sequence[int], sign: bytes) -> bool:
+        """Whether the tokenizer would spell ``text`` otherwise before ``sign``; within a word it always might."""
+        if sign.isalpha() and text[-1:].isalpha():
+            return True
+        return self._speller.spell(before, text + sign)[: len(run)] != tuple(run)
 
     def _following(self, matcher: Matcher) -> Iterator[bytes]:
         """Likely next signs: a letter, a digit and a space where they are legal, else the few others that are."""

@@ -29,6 +29,8 @@ class Speller:
         """``tokens[i]`` are the bytes that token i adds to a text; none for special tokens."""
         self._tokenizer = tokenizer
         self._tokens = tokens
+        self._ids = {token: index for index, token in reversed(list(enumerate(tokens))) if token}
+        self._longest = max(map(len, self._ids), default=0)
         self._known: OrderedDict[tuple[bytes, bytes], tuple[int, ...]] = OrderedDict()
 
     def bytes_before(self, tokens: Sequence[int]) -> bytes:
@@ -56,6 +58,19 @@ class Speller:
                 self._known.popitem(last=False)
         self._known[key] = spelling
         return spelling
+
+    def longest(self, text: bytes) -> tuple[int, ...]:
+        """The longest token that ``text`` begins with, then the longest again, and so on; as far as tokens go."""
+        run: list[int] = []
+        start = 0
+        while start < len(text):
+            ends = range(min(len(text), start + self._longest), start, -1)
+            end = next((end for end in ends if text[start:end] in self._ids), None)
+            if end is None:
+                break
+            run.append(self._ids[text[start:end]])
+            start = end
+        return tuple(run)
 
     def _ending_in(self, context: bytes, text: bytes) -> tuple[int, ...]:
         """The last tokens of ``context``'s spelling, where they are those of ``text``; else none."""

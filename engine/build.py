@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from decoding.pipeline import LogitsPipeline
+from drafters.alternatives import AlternativesSource
 from drafters.choosing import FixedChooser
 from drafters.composition import Composition
 from drafters.forced import ForcedSource
@@ -18,6 +19,7 @@ from drafters.protocol import Drafter
 from drafters.source import Source
 from drafters.speculation import Offer, read_drafters
 from drafters.spelling import Speller, Tokenizer
+from drafters.suffix import SuffixSource
 from engine.blocks import BlockPool
 from engine.config import EngineConfig, ModelCard
 from engine.device import batch_tokens, compute_threads, resolve_device, resolve_dtype
@@ -74,8 +76,11 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, vocabulary: Vocabul
 
 def make_sources(names: Seq[str], tokenizer: Tokenizer, vocabulary: Vocabulary) -> list[Source]:
     """The drafters that need no model, in the order of their turns."""
+    speller = Speller(tokenizer, vocabulary.tokens)
     makers: dict[str, Callable[[], Source]] = {
-        "forced": lambda: ForcedSource(Speller(tokenizer, vocabulary.tokens), vocabulary.tokens),
+        "forced": lambda: ForcedSource(speller, vocabulary.tokens),
+        "alternatives": lambda: AlternativesSource(speller),
+        "suffix": SuffixSource,
         "ngram": NgramSource,
     }
     return [makers[name]() for name in names]
