@@ -10,9 +10,14 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from decoding.errors import ConstraintError
+
+if TYPE_CHECKING:  # these hold constraints themselves
+    from grammars.structural.spec import Reasoning, StructuralTags
+    from grammars.structural.tools import ToolCalls
 
 # Possessive, and with an optional closing quote: one pass, whatever the text.
 _STRING_OR_SPACE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|[ \t\r\n]++', re.DOTALL)
@@ -31,6 +36,10 @@ class ConstraintKind(enum.Enum):
     """One of the given texts."""
     GRAMMAR = "grammar"
     """Text that a context-free grammar derives."""
+    STRUCTURAL_TAGS = "structural_tags"
+    """Free text and constrained parts between markers."""
+    TOOL_CALLS = "tool_calls"
+    """Calls of tools, and free text."""
 
 
 class Notation(enum.Enum):
@@ -82,11 +91,15 @@ class RegexDialect(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnenforcedKeyword:
-    """A keyword of a schema that the compiled grammar does not enforce; ``pointer`` is its JSON pointer."""
+    """A keyword of a schema that the compiled grammar does not enforce; ``pointer`` is its JSON pointer.
+
+    ``field`` is the path of the protobuf field that holds the schema; empty where the constraint is the schema itself.
+    """
 
     pointer: str
     keyword: str
     reason: str
+    field: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +119,9 @@ class ConstraintSpec:
         dialect: of a regular expression; other kinds ignore it.
         notation: of a grammar; one of the library has its own.
         start: rule of a grammar that texts start from; empty for the notation's own.
+        structure: the parts of STRUCTURAL_TAGS and TOOL_CALLS.
+        reasoning: free text that comes before; None for none.
+        at: path of the protobuf field where it is not ``constraint.`` and the kind.
 
     Raises ConstraintError, naming field and mend.
     """
@@ -121,12 +137,17 @@ class ConstraintSpec:
     dialect: RegexDialect = RegexDialect.PYTHON
     notation: Notation = Notation.GBNF
     start: str = ""
+    structure: StructuralTags | ToolCalls | None = None
+    reasoning: Reasoning | None = None
+    at: str = ""
 
     def __post_init__(self) -> None:
         has_text = self.kind in (ConstraintKind.JSON_SCHEMA, ConstraintKind.REGEX, ConstraintKind.GRAMMAR)
         assert has_text or not self.text
         assert self.kind is ConstraintKind.GRAMMAR or not self.start
         assert self.kind is ConstraintKind.CHOICES or not self.values
+        is_structured = self.kind in (ConstraintKind.STRUCTURAL_TAGS, ConstraintKind.TOOL_CALLS)
+        assert is_structured == (self.structure is not None)
         if has_text:
             check_text(self.field, self.text)
             if not self.text:
@@ -138,7 +159,7 @@ class ConstraintSpec:
     @property
     def field(self) -> str:
         """Path of the protobuf field that carries the constraint, for messages."""
-        return f"constraint.{self.kind.value}"
+        return self.at or f"constraint.{self.kind.value}"
 
     def normalised(self) -> ConstraintSpec:
         """An equal constraint, spelled the one way that `key` hashes.
@@ -148,8 +169,8 @@ class ConstraintSpec:
         """
         is_schema = self.kind is ConstraintKind.JSON_SCHEMA
         is_json = is_schema or self.kind is ConstraintKind.JSON_OBJECT
-        return ConstraintSpec(
-            kind=self.kind,
+        return replace(
+            self,
             text=_STRING_OR_SPACE.sub(lambda match: match[1] or "", self.text) if is_schema else self.text,
             values=tuple(sorted(self.values)),
             whitespace=self.whitespace if is_json else Whitespace.COMPACT,
@@ -158,8 +179,7 @@ class ConstraintSpec:
             formats=self.formats if is_schema else Formats.ASSERT,
             integral_floats=self.integral_floats and is_schema,
             dialect=self.dialect if self.kind is ConstraintKind.REGEX else RegexDialect.PYTHON,
-            notation=self.notation,
-            start=self.start,
+            structure=None if self.structure is None else self.structure.normalised(),
         )
 
     def key(self, *, fingerprint: str, backend: str) -> str:
@@ -170,7 +190,9 @@ class ConstraintSpec:
         options = (*(switch.value for switch in switches), *map(str, flags), same.start)
         parts = (same.kind.value, *options, fingerprint, backend, same.text)
         digest = hashlib.sha256()
-        for part in (*parts, *same.values):
+        structured = () if same.structure is None else same.structure.key_parts()
+        reasoning = () if same.reasoning is None else same.reasoning.key_parts()
+        for part in (*parts, *same.values, *structured, *reasoning):
             encoded = part.encode()
             digest.update(len(encoded).to_bytes(8, "little"))
             digest.update(encoded)

@@ -52,6 +52,13 @@ class ConstraintLimits:
 
     def check(self, spec: ConstraintSpec) -> None:
         """Raise ConstraintError where ``spec`` is larger than these limits. Linear in its size."""
+        if spec.structure is not None:
+            contents = tuple(spec.structure.contents())
+            for content in contents:
+                self.check(content)
+            total = sum(len(text.encode()) for content in contents for text in (content.text, *content.values))
+            at_most(spec.field, total, self.text_bytes, "bytes in all parts together")
+            return
         if spec.kind is ConstraintKind.CHOICES:
             self._check_choices(spec)
             return

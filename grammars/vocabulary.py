@@ -16,6 +16,15 @@ from typing import Any
 from decoding.errors import ModelLoadError
 from grammars.token_bytes import LeadingSpace, token_decoder
 
+SPECIAL_MARK = b"\xff"
+"""Opens the bytes by which automata read a special token; no UTF-8 text holds it."""
+_SPECIAL_ID_BYTES = 3
+
+
+def special_bytes(token: int) -> bytes:
+    """How automata read a special token where a grammar names it. It adds no text."""
+    return SPECIAL_MARK + token.to_bytes(_SPECIAL_ID_BYTES, "big")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Vocabulary:
@@ -27,6 +36,11 @@ class Vocabulary:
         eos_ids: ascending ids that end a text, at least one.
         size: V, the width of the model's logits; ids from `num_tokens` on are padding and always forbidden.
         leading_space: what the tokenizer's own decoder does to the space that opens a whole text.
+        special_text: (id, text) of special tokens that a grammar may name, as they are written in a prompt; ascending.
+        readable: the bytes that automata read of id t at t: its own, or those of a special token with a text. Empty for
+            ids that no automaton ever reads: other special tokens, and bytes that are in no UTF-8 text.
+        spelled: the bytes of id t in a constrained text at t: special tokens with a text are written out, since none
+            comes but where the constraint names it. Ends of the text are not.
         fingerprint: SHA-256 of all the above.
     """
 
@@ -35,6 +49,9 @@ class Vocabulary:
     eos_ids: tuple[int, ...]
     size: int
     leading_space: LeadingSpace = LeadingSpace.KEEP
+    special_text: tuple[tuple[int, str], ...] = ()
+    readable: tuple[bytes, ...] = field(init=False)
+    spelled: tuple[bytes, ...] = field(init=False)
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,7 +63,10 @@ class Vocabulary:
             raise ModelLoadError(f"{len(self.tokens)} tokens do not fit the model's {self.size} logits")
         if not self.special_ids.issuperset(self.eos_ids) or any(self.tokens[t] for t in self.special_ids):
             raise ModelLoadError("every end-of-sequence id must be special, and special tokens carry no bytes")
+        if not self.special_ids.issuperset(token for token, _ in self.special_text):
+            raise ModelLoadError("only special tokens may have special texts")
         object.__setattr__(self, "eos_ids", tuple(sorted(set(self.eos_ids))))
+        self._name_specials()
         object.__setattr__(self, "fingerprint", self._hash())
 
     @property
@@ -66,10 +86,18 @@ class Vocabulary:
         text = b"".join(pieces)
         return text.removeprefix(b" ") if opening and self.leading_space is LeadingSpace.DROP_ONE else text
 
+    def _name_specials(self) -> None:
+        readable = [b"" if SPECIAL_MARK in text else text for text in self.tokens]
+        spelled = list(self.tokens)
+        for token, text in self.special_text:
+            if token not in self.eos_ids:
+                readable[token], spelled[token] = special_bytes(token), text.encode()
+        object.__setattr__(self, "readable", tuple(readable))
+        object.__setattr__(self, "spelled", tuple(spelled))
+
     def _hash(self) -> str:
-        digest = hashlib.sha256(
-            repr((self.size, self.eos_ids, sorted(self.special_ids), self.leading_space.value)).encode()
-        )
+        ids = (self.size, self.eos_ids, sorted(self.special_ids))
+        digest = hashlib.sha256(repr((*ids, self.leading_space.value, self.special_text)).encode())
         for token in self.tokens:
             digest.update(len(token).to_bytes(4, "little"))
             digest.update(token)
@@ -85,7 +113,7 @@ def load_vocabulary(tokenizer_json: Path, *, eos_token_ids: Iterable[int], size:
     """
     try:
         description = json.loads(tokenizer_json.read_bytes())
-        texts, special = _texts(description)
+        texts, special, named = _texts(description)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelLoadError(f"{tokenizer_json} is not a readable tokenizer.json: {error!r}") from error
     decoder = token_decoder(description.get("decoder"))
@@ -105,11 +133,12 @@ def load_vocabulary(tokenizer_json: Path, *, eos_token_ids: Iterable[int], size:
         eos_ids=eos_ids,
         size=size,
         leading_space=decoder.leading_space,
+        special_text=tuple((token, texts[token]) for token in sorted(named) if token < count and texts[token]),
     )
 
 
-def _texts(description: dict[str, Any]) -> tuple[dict[int, str], set[int]]:
-    """The literal text of every id, and the ids that add no text."""
+def _texts(description: dict[str, Any]) -> tuple[dict[int, str], set[int], set[int]]:
+    """The literal text of every id, the ids that add no text, and those of them that stand for a text in a prompt."""
     model = description["model"]
     pieces = model["vocab"]
     if isinstance(pieces, dict):
@@ -118,9 +147,7 @@ def _texts(description: dict[str, Any]) -> tuple[dict[int, str], set[int]]:
     else:  # Unigram: [piece, score] in order of ids
         texts = {token: str(text) for token, (text, _) in enumerate(pieces)}
         unknown = model.get("unk_id")
-    special = set() if unknown is None else {int(unknown)}
-    for added in description.get("added_tokens") or ():
-        texts[added["id"]] = added["content"]
-        if added["special"]:
-            special.add(added["id"])
-    return texts, special
+    added_tokens = description.get("added_tokens") or ()
+    texts.update((added["id"], added["content"]) for added in added_tokens)
+    named = {added["id"] for added in added_tokens if added["special"]}
+    return texts, named if unknown is None else named | {int(unknown)}, named - {unknown}

@@ -11,6 +11,7 @@ from itertools import groupby, zip_longest
 from decoding.finish import FinishReason
 from engine.request import Finish, TokenEvent, Usage
 from grammars.constraint import UnenforcedKeyword
+from grammars.structural.layout import Layout
 from service.engine_messages import Submit
 from service.sample_text import SampleText
 from service.stops import StopAutomaton
@@ -40,11 +41,13 @@ Update = pb.StreamDelta | pb.StreamFinished
 class AnswerReader:
     """Reads the events of one request's samples."""
 
-    def __init__(self, submit: Submit, token_bytes: Sequence[bytes]) -> None:
-        """``token_bytes[i]`` are the bytes that token i adds to the text."""
+    def __init__(self, submit: Submit, token_bytes: Sequence[bytes], layout: Layout | None = None) -> None:
+        """``token_bytes[i]`` are the bytes that token i adds to the text, which ``layout`` takes apart."""
         stops = StopAutomaton(submit.stop_strings) if submit.stop_strings else None
         self._token_bytes = token_bytes
-        self._texts = [SampleText(token_bytes, stops) for _ in range(submit.request.n)]
+        self._layout = layout
+        self._texts = [SampleText(self._token_bytes, stops) for _ in range(submit.request.n)]
+        self._shown: list[list[str]] = [[] for _ in range(submit.request.n)]
 
     def read(self, events: Sequence[TokenEvent]) -> Iterator[Update]:
         """One delta for each sample that gained tokens, then its finish where it ended."""
@@ -61,8 +64,20 @@ class AnswerReader:
         if tokens or text:
             logprobs = [position for event in events for position in self._positions(event)]
             yield pb.StreamDelta(index=index, text=text, token_ids=tokens, logprobs=logprobs)
+        if self._layout is not None:
+            self._shown[index].append(text)
         if finish is not None:
-            yield _finished(index, finish)
+            yield self._finished(index, finish)
+
+    def _finished(self, index: int, finish: Finish) -> pb.StreamFinished:
+        return pb.StreamFinished(
+            index=index,
+            finish_reason=_REASONS[finish.reason],
+            completeness=_COMPLETENESS[finish.constraint_complete],
+            message=finish.message,
+            usage=_usage(finish.usage),
+            parts=None if self._layout is None else _parts(self._layout, "".join(self._shown[index])),
+        )
 
     def _positions(self, event: TokenEvent) -> Iterator[common_pb2.PositionLogprobs]:
         """One per token where the request asked for them, else none."""
@@ -94,6 +109,8 @@ class WholeAnswer:
             sample.completeness = update.completeness
             sample.message = update.message
             sample.usage.CopyFrom(update.usage)
+            if update.HasField("parts"):
+                sample.parts.CopyFrom(update.parts)
 
     def response(self, submit: Submit, model: str, unenforced: Sequence[UnenforcedKeyword]) -> pb.GenerateResponse:
         """The response, once every sample is complete."""
@@ -110,18 +127,30 @@ class WholeAnswer:
 def to_wire(unenforced: Sequence[UnenforcedKeyword]) -> list[common_pb2.UnenforcedKeyword]:
     """The report on what a constraint does not enforce."""
     return [
-        common_pb2.UnenforcedKeyword(pointer=item.pointer, keyword=item.keyword, reason=item.reason)
+        common_pb2.UnenforcedKeyword(pointer=item.pointer, keyword=item.keyword, reason=item.reason, field=item.field)
         for item in unenforced
     ]
 
 
-def _finished(index: int, finish: Finish) -> pb.StreamFinished:
-    return pb.StreamFinished(
-        index=index,
-        finish_reason=_REASONS[finish.reason],
-        completeness=_COMPLETENESS[finish.constraint_complete],
-        message=finish.message,
-        usage=_usage(finish.usage),
+def _parts(layout: Layout, text: str) -> common_pb2.TextParts:
+    reading = layout.read(text)
+    calls = [piece for piece in reading.pieces if layout.are_calls and piece.tag is not None and piece.is_whole]
+    return common_pb2.TextParts(
+        reasoning=reading.reasoning,
+        content=reading.content,
+        parts=[
+            common_pb2.TextPart(
+                text=piece.text,
+                begin=None if piece.tag is None else layout.tags[piece.tag].begin,
+                cut=not piece.is_whole,
+            )
+            for piece in reading.pieces
+        ],
+        tool_calls=[
+            common_pb2.ToolCall(name=layout.tags[call.tag].name, arguments=call.text)
+            for call in calls
+            if call.tag is not None
+        ],
     )
 
 

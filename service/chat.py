@@ -38,13 +38,16 @@ class ChatTemplate:
         # Templates ask whether tools and documents are none, which an undefined variable is not.
         self._variables = {"tools": None, "documents": None, **special_tokens}
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def render(self, messages: Sequence[Mapping[str, str]], tools: Sequence[Mapping[str, object]] | None = None) -> str:
         """The prompt up to where the assistant's answer begins. Each message has ``role`` and ``content``.
+
+        ``tools`` are shown where the template shows tools; others leave them out.
 
         Raises InvalidRequestError where the template refuses the messages, e.g. for their order.
         """
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **self._variables)
+            variables = self._variables if tools is None else {**self._variables, "tools": tools}
+            return self._template.render(messages=messages, add_generation_prompt=True, **variables)
         except jinja2.TemplateError as error:
             raise InvalidRequestError("chat.messages", f"the model's chat template refuses them: {error}") from error
 

@@ -18,15 +18,16 @@ from service.v1 import common_pb2 as pb
 
 EnumT = TypeVar("EnumT", bound=enum.Enum)
 
-_JSON = frozenset((ConstraintKind.JSON_SCHEMA, ConstraintKind.JSON_OBJECT))
-_SCHEMA = frozenset((ConstraintKind.JSON_SCHEMA,))
+_PARTS = frozenset((ConstraintKind.STRUCTURAL_TAGS, ConstraintKind.TOOL_CALLS))
+_SCHEMA = _PARTS | {ConstraintKind.JSON_SCHEMA}
+_JSON = _SCHEMA | {ConstraintKind.JSON_OBJECT}
 _MEANT_BESIDE: Mapping[str, frozenset[ConstraintKind]] = MappingProxyType(
     {
         "whitespace": _JSON,
         "property_order": _SCHEMA,
         "formats": _SCHEMA,
         "integral_floats": _SCHEMA,
-        "regex_dialect": frozenset((ConstraintKind.REGEX,)),
+        "regex_dialect": frozenset((ConstraintKind.REGEX, ConstraintKind.STRUCTURAL_TAGS)),
     }
 )
 

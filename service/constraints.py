@@ -21,6 +21,7 @@ from grammars.library import MARK
 from service.constraint_options import chosen, refuse_options_of_handle, spec_options
 from service.engine_client import EngineClient
 from service.engine_streams import EventStream
+from service.structure import reasoning, structure
 from service.v1 import common_pb2 as pb
 
 
@@ -30,13 +31,16 @@ def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
     if name is None:
         raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
     kind = ConstraintKind(name)
+    options = spec_options(message, kind)
     return ConstraintSpec(
         kind=kind,
         text=message.json_schema or message.regex or message.grammar.text,
         values=tuple(message.choices.values),
-        **spec_options(message, kind),
+        **options,
         notation=_notation(message.grammar),
         start=message.grammar.start,
+        structure=structure(message, options),
+        reasoning=reasoning(message),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from engine.config import ModelCard
 from engine.request import GenerationRequest, TokenEvent
 from engine.stats import EngineStats
 from grammars.protocol import Grammar
+from grammars.vocabulary import Vocabulary
 from service.awaited_grammars import Arrivals, AwaitedGrammars
 from service.engine_messages import Abort, DropGrammar, Ping, Report, Shutdown, Submit
 from service.grammar_shelf import GrammarShelf
@@ -74,14 +75,14 @@ class EngineLoop:
     def __init__(
         self,
         engine: Engine,
-        token_bytes: Sequence[bytes],
+        vocabulary: Vocabulary,
         inbox: queue.SimpleQueue[Instruction],
         send: Callable[[Report], None],
         arrivals: Arrivals,
     ) -> None:
-        """``token_bytes[i]`` are the bytes that token i adds to a text; ``arrivals`` the grammars on their way here."""
+        """``arrivals`` are the grammars on their way here."""
         self._engine = engine
-        self._token_bytes = token_bytes
+        self._vocabulary = vocabulary
         self._inbox = inbox
         self._send = send
         self._arrivals = arrivals
@@ -166,5 +167,6 @@ class EngineLoop:
             grammar = self._grammars.take(key)
         elif key is not None:
             awaited = self._awaited.begin(submit.request.request_id, key)
-        stop = TokenStopChecker(StopAutomaton(submit.stop_strings), self._token_bytes) if submit.stop_strings else None
+        token_bytes = self._vocabulary.tokens if key is None else self._vocabulary.spelled
+        stop = TokenStopChecker(StopAutomaton(submit.stop_strings), token_bytes) if submit.stop_strings else None
         return replace(submit.request, grammar=grammar, awaited=awaited, stop=stop)

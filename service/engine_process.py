@@ -70,7 +70,7 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
         connection.send(BuildFailed(error=ModelLoadError(message)))
         return
     connection.send(Ready(card=engine.card))
-    EngineLoop(engine, trie.vocabulary.tokens, inbox, connection.send, arrivals).run()
+    EngineLoop(engine, trie.vocabulary, inbox, connection.send, arrivals).run()
 
 
 def _read(

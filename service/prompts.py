@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from decoding.errors import InvalidRequestError
 from service.limits import check_at_most
 from service.serving_model import ServingModel
+from service.structure import shown_tools
 from service.v1 import generation_pb2 as pb
+from service.v1.common_pb2 import Constraint
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -23,7 +25,7 @@ async def read_prompt(message: pb.GenerateRequest, model: ServingModel) -> tuple
         case "tokens":
             field, ids = "tokens.ids", _token_prompt(message.tokens, model)
         case "chat":
-            field, ids = "chat", await _chat_prompt(message.chat, model)
+            field, ids = "chat", await _chat_prompt(message.chat, message.constraint, model)
         case _:
             raise InvalidRequestError("prompt", "is missing; set one of text, tokens, chat")
     if not ids:
@@ -51,7 +53,7 @@ def _token_prompt(tokens: pb.TokenPrompt, model: ServingModel) -> tuple[int, ...
     return tuple(tokens.ids)
 
 
-async def _chat_prompt(chat: pb.ChatPrompt, model: ServingModel) -> tuple[int, ...]:
+async def _chat_prompt(chat: pb.ChatPrompt, constraint: Constraint, model: ServingModel) -> tuple[int, ...]:
     field = "chat.messages"
     if not chat.messages:
         raise InvalidRequestError(field, "is empty; send at least one message")
@@ -65,7 +67,10 @@ async def _chat_prompt(chat: pb.ChatPrompt, model: ServingModel) -> tuple[int, .
             raise InvalidRequestError(f"{field}[{index}].content", problem)
     size = sum(len(turn.content.encode()) for turn in chat.messages)
     check_at_most(field, size, model.limits.max_text_bytes, "bytes")
-    return await model.tokenizer.encode_chat([{"role": turn.role, "content": turn.content} for turn in chat.messages])
+    sizes = [len(tool.description.encode()) + len(tool.parameters.encode()) for tool in constraint.tool_calls.tools]
+    check_at_most("constraint.tool_calls.tools", sum(sizes), model.limits.max_text_bytes, "bytes")
+    messages = [{"role": turn.role, "content": turn.content} for turn in chat.messages]
+    return await model.tokenizer.encode_chat(messages, shown_tools(constraint))
 
 
 def _check_room(field: str, count: int, model: ServingModel) -> None:

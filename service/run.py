@@ -14,6 +14,7 @@ from dataclasses import replace
 import grpc
 
 from decoding.finish import FinishReason
+from grammars.compiling.result import CompiledConstraint
 from grammars.constraint import UnenforcedKeyword
 from service.answer import AnswerReader, Update
 from service.engine_messages import Submit
@@ -75,8 +76,13 @@ class Run:
 async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIterator[Run]:
     """Read, submit, compile. Raises InvalidRequestError, ConstraintError, CapacityError, UnavailableError and so on."""
     clock = RequestClock(model.metrics)
-    async with _submitted(message, await read_request(message, model), model) as (submit, unenforced, events):
-        reader = AnswerReader(submit, model.vocabulary.tokens)
+    async with _submitted(message, await read_request(message, model), model) as (submit, compiled, events):
+        if compiled is None:
+            unenforced: Sequence[UnenforcedKeyword] = ()
+            reader = AnswerReader(submit, model.vocabulary.tokens)
+        else:
+            unenforced = compiled.unenforced
+            reader = AnswerReader(submit, model.vocabulary.spelled, compiled.layout)
         run = Run(submit=submit, unenforced=unenforced, events=events, reader=reader, clock=clock)
         try:
             yield run
@@ -94,11 +100,11 @@ async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIte
 @asynccontextmanager
 async def _submitted(
     message: pb.GenerateRequest, submit: Submit, model: ServingModel
-) -> AsyncIterator[tuple[Submit, Sequence[UnenforcedKeyword], EventStream]]:
+) -> AsyncIterator[tuple[Submit, CompiledConstraint | None, EventStream]]:
     """The request in the engine, with its constraint, which compiles while the prompt is computed."""
     if not message.constraint.ByteSize():
         async with model.engine.submit(submit) as events:
-            yield submit, (), events
+            yield submit, None, events
         return
     async with model.catalog.compiling(message.constraint) as compiling:
         submit, is_held = replace(submit, grammar_key=compiling.key), not compiling.is_done
@@ -107,4 +113,4 @@ async def _submitted(
             if is_held:
                 model.catalog.define(compiled)
                 model.engine.release(events)
-            yield submit, compiled.unenforced, events
+            yield submit, compiled, events

@@ -24,7 +24,7 @@ class SampleText:
     """Decodes one sample's tokens step by step."""
 
     def __init__(self, token_bytes: Sequence[bytes], stops: StopAutomaton | None) -> None:
-        """``token_bytes[i]`` are the bytes that token i adds to the text, none for a special token."""
+        """``token_bytes[i]`` are the bytes that token i adds to the text, none for a special token that is hidden."""
         self._token_bytes = token_bytes
         self._stops = stops
         self._state = 0

@@ -48,8 +48,10 @@ class PromptTokenizer:
         """Token ids of a text prompt, with the special tokens that the tokenizer puts around it."""
         return await _run(self._prompts, lambda: self._encode(text, add_special_tokens=True))
 
-    async def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-        """Token ids of the prompt that the model's template makes of the messages.
+    async def encode_chat(
+        self, messages: Sequence[Mapping[str, str]], tools: Sequence[Mapping[str, object]] | None = None
+    ) -> tuple[int, ...]:
+        """Token ids of the prompt that the model's template makes of the messages, and of the tools where it shows any.
 
         Raises PreconditionError where the model has no template, InvalidRequestError where it refuses the messages.
         """
@@ -57,7 +59,8 @@ class PromptTokenizer:
         if template is None:
             raise PreconditionError("the model has no chat template; send the prompt as text")
         # The template writes the special tokens itself.
-        return await _run(self._prompts, lambda: self._encode(template.render(messages), add_special_tokens=False))
+        render = template.render
+        return await _run(self._prompts, lambda: self._encode(render(messages, tools), add_special_tokens=False))
 
     async def encode_words(self, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """The token sequences of each word as it stands and after a space, without repeats."""

@@ -12,13 +12,11 @@ from types import MappingProxyType
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.backends.llguidance_kinds import compile_llguidance
 from grammars.backends.outlines import compile_outlines
-from grammars.choices import compile_choices
 from grammars.compiling.result import Compilation
-from grammars.constraint import ConstraintKind, ConstraintSpec, Formats
-from grammars.json_schema.compile import JsonOptions, compile_json_object, compile_json_schema
+from grammars.constraint import ConstraintKind, ConstraintSpec
 from grammars.limits import ConstraintLimits
-from grammars.matching.compile import compile_regex
 from grammars.matching.trie import TokenTrie
+from grammars.structural.compile import compile_plain, compile_structured
 
 
 def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: ConstraintLimits, backend: str) -> Compilation:
@@ -27,7 +25,9 @@ def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: Constra
     ``backend`` is a name in `BACKENDS`. Raises ConstraintError (UnsupportedConstraintError for keywords that cannot be
     enforced).
     """
-    compilation = BACKENDS[backend](spec, trie, limits)
+    # Our own automata alone hold others.
+    is_structured = spec.structure is not None or spec.reasoning is not None
+    compilation = _structured(spec, trie, limits) if is_structured else BACKENDS[backend](spec, trie, limits)
     try:
         compilation.grammar.matcher().mask()
     except GrammarStateError as error:
@@ -35,26 +35,15 @@ def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: Constra
     return compilation
 
 
+def _structured(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
+    constraint, layout = compile_structured(spec, trie.vocabulary, limits)
+    return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced, layout=layout)
+
+
 def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
-    options = JsonOptions(
-        whitespace=spec.whitespace,
-        property_order=spec.property_order,
-        assert_formats=spec.formats is Formats.ASSERT,
-        integral_floats=spec.integral_floats,
-        best_effort=spec.best_effort,
-        limits=limits,
-    )
-    match spec.kind:
-        case ConstraintKind.JSON_SCHEMA:
-            constraint = compile_json_schema(spec.text, options)
-        case ConstraintKind.JSON_OBJECT:
-            constraint = compile_json_object(options)
-        case ConstraintKind.REGEX:
-            constraint = compile_regex(spec.text, dialect=spec.dialect.value)
-        case ConstraintKind.CHOICES:
-            constraint = compile_choices(spec.values)
-        case ConstraintKind.GRAMMAR:
-            return _llguidance(spec, trie, limits)
+    if spec.kind is ConstraintKind.GRAMMAR:
+        return _llguidance(spec, trie, limits)
+    constraint = compile_plain(spec, limits)
     return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced)
 
 

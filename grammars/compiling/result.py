@@ -11,6 +11,7 @@ from typing import Protocol
 from decoding.errors import EspalierError
 from grammars.constraint import UnenforcedKeyword
 from grammars.protocol import Grammar
+from grammars.structural.layout import Layout
 
 
 class SizedGrammar(Grammar, Protocol):
@@ -32,10 +33,12 @@ class Compilation:
     """What a compile function returns in the worker.
 
     ``unenforced`` are the keywords of a schema that the grammar does not enforce; only ever there with best_effort.
+    ``layout`` says how a text with several parts is taken apart.
     """
 
     grammar: SizedGrammar
     unenforced: tuple[UnenforcedKeyword, ...] = ()
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class CompiledConstraint:
     Attributes:
         key: `ConstraintSpec.key` of the constraint.
         packed: the grammar as `messages.pack` makes it; `messages.unpack` beside the same trie makes the grammar.
-        unenforced: see `Compilation`.
+        unenforced, layout: see `Compilation`.
         compile_ms: wall time of the compilation, the first mask included.
         states: states built with the first mask.
         size_bytes: memory of the grammar with them; it grows as texts reach further states.
@@ -57,6 +60,7 @@ class CompiledConstraint:
     compile_ms: float
     states: int
     size_bytes: int
+    layout: Layout | None = None
 
 
 class CompilerCrashError(EspalierError):

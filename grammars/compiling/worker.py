@@ -80,6 +80,7 @@ def _compile(setup: Setup, spec: ConstraintSpec) -> CompiledConstraint:
         compile_ms=compile_ms,
         states=compilation.grammar.num_states,
         size_bytes=compilation.grammar.num_bytes,
+        layout=compilation.layout,
     )
 
 

@@ -1,6 +1,6 @@
 """What the numbered states and handlers of a table stand for.
 
-Invariant: equal names have one number, and a number keeps its name.
+Invariant: equal names have one number, and a number keeps its name. Numbers of other sources may lie between.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Names:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        self._states: list[Name] = [()]
+        self._states: dict[int, Name] = {}
         self._state_ids: dict[Name, int] = {}
-        self._handlers: list[Name] = [()]
+        self._handlers: dict[int, Name] = {}
         self._handler_ids: dict[Name, int] = {}
         self._blocks: dict[tuple[Kind, int], int] = {}
 
@@ -32,7 +32,7 @@ class Names:
         state = self._state_ids.get(name)
         if state is None:
             state = self._state_ids[name] = self.tables.add_state()
-            self._states.append(name)
+            self._states[state] = name
         return state
 
     def handler(self, name: Name, num_outcomes: int, remembering: Remembering = NOTHING_REMEMBERED) -> int:
@@ -40,7 +40,7 @@ class Names:
         handler = self._handler_ids.get(name)
         if handler is None:
             handler = self._handler_ids[name] = self.tables.add_handler(num_outcomes, remembering)
-            self._handlers.append(name)
+            self._handlers[handler] = name
         return handler
 
     def state_name(self, state: int) -> Name:
@@ -53,8 +53,9 @@ class Names:
 
     def chain(self, text: bytes, code: int, names: list[Name]) -> int:
         """The first of new states that read ``text``, whose names nothing else will ask for."""
-        self._states.extend(names)
-        return self.tables.add_chain(text, code)
+        first = self.tables.add_chain(text, code)
+        self._states.update(enumerate(names, start=first))
+        return first
 
     def fixed_state(self, kind: Kind, outcome: int, inner: int) -> int:
         """A state of a fixed automaton that ends with ``outcome``; its rows are there at once."""
@@ -64,5 +65,5 @@ class Names:
             rows = np.where(automaton.rows == CLOSES, self.tables.exit(outcome), automaton.rows)
             final = np.where(automaton.final == NO_OUTCOME, NO_OUTCOME, outcome).astype(np.int32)
             first = self._blocks[kind, outcome] = self.tables.add_block(rows.astype(np.int32), final, (kind, outcome))
-            self._states.extend(("fixed", kind, place) for place in range(1, len(rows) + 1))
+            self._states.update((first + place, ("fixed", kind, place + 1)) for place in range(len(rows)))
         return first + inner - 1

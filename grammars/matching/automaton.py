@@ -12,7 +12,7 @@ import numpy as np
 from decoding.errors import GrammarStateError
 from grammars.matching.memory import Event, Happening
 from grammars.matching.stacks import EMPTY, Stacks
-from grammars.matching.tables import NO_OUTCOME, UNBUILT, UNRESOLVED, Remembering, Source, Tables
+from grammars.matching.tables import NO_OUTCOME, UNBUILT, UNRESOLVED, Budget, Remembering, Source, Tables
 from grammars.matching.trie import TokenTrie
 from grammars.matching.walk import BASE, MISSING_ROW, NUM_COUNTS, RANGE_FIELDS, Bits, Ints, walk
 
@@ -142,6 +142,10 @@ class PushdownAutomaton:
             self._source.expand(self.tables, state)
             outcome = int(self.tables.final[state])
         return outcome
+
+    def budget(self, state: int) -> Budget | None:
+        """The budget of the text that a state is part of."""
+        return None if self.tables.budget_of is None else self.tables.budget_of(state)
 
     def popped(self, stack: int, outcome: int) -> Configuration:
         """The configuration after ``stack`` is popped with ``outcome``."""

@@ -14,6 +14,7 @@ from grammars.matching.ahead import branches_from, forced_from
 from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.metering import GUESSING, Allowance, MeteredSource
 from grammars.matching.positions import Position, Positions
+from grammars.vocabulary import SPECIAL_MARK
 
 MAX_CANDIDATES = 4
 """More live bytes than this are a choice, whatever the memory forbids among them."""
@@ -146,7 +147,7 @@ class PushdownMatcher:
         """See `Outlook`; also None where telling takes too much work."""
         try:
             candidates = self._automaton.live_bytes(position.configuration)
-            if len(candidates) > most:
+            if len(candidates) > most or SPECIAL_MARK[0] in candidates:  # a special token adds no text
                 return None
             read = [(byte, self._positions.read(position, bytes((byte,)))) for byte in candidates]
         except GrammarStateError:

@@ -24,19 +24,20 @@ BYTES_PER_POSITION = 400
 
 
 class Position:
-    """Where a sample stands, and what it must not repeat.
+    """Where a sample stands, what it must not repeat, and what it has read of a text with a budget.
 
     Attributes:
-        configuration, memory: these two; they never change.
+        configuration, memory, run_tokens: these three, the last as in `tables.Budget`; they never change.
         row: the legal next tokens, once they were asked for.
         after: the positions that tokens lead to, once they were advanced over.
     """
 
-    __slots__ = ("after", "configuration", "memory", "row")
+    __slots__ = ("after", "configuration", "memory", "row", "run_tokens")
 
-    def __init__(self, configuration: Configuration, memory: WordMemory) -> None:
+    def __init__(self, configuration: Configuration, memory: WordMemory, run_tokens: int = 0) -> None:
         self.configuration = configuration
         self.memory = memory
+        self.run_tokens = run_tokens
         self.row: MaskRow | None = None
         self.after: dict[int, Position] = {}
 
@@ -53,7 +54,7 @@ class Positions:
         self._repeats = repeats
         self._drops = masks.num_drops
         self._row_bytes = 0
-        self._known: dict[tuple[Configuration, WordMemory], Position] = {}
+        self._known: dict[tuple[Configuration, WordMemory, int], Position] = {}
         self.start = Position(automaton.start, EMPTY_MEMORY)
         self._forget()
 
@@ -78,11 +79,11 @@ class Positions:
         after = position.after.get(token)
         if after is None:
             vocabulary = self._automaton.trie.vocabulary
-            text = vocabulary.tokens[token] if 0 <= token < vocabulary.num_tokens else b""
+            text = vocabulary.readable[token] if 0 <= token < vocabulary.num_tokens else b""
             found = self.read(position, text) if text else None
             if found is None:
                 raise GrammarStateError(f"token {token} is illegal here")
-            after = self._at(found)
+            after = self._at(found if self._automaton.tables.budget_of is None else self._charged(position, found))
             if after.memory.weight <= MAX_WEIGHT:
                 position.after[token] = after
         return after
@@ -104,6 +105,16 @@ class Positions:
         after = self._automaton.read(position.configuration, text, events)
         return None if after is None else self._checked(after, memory.after(text, events))
 
+    def _charged(self, before: Position, after: Position) -> Position:
+        """The position after one more token, out of whose run there is only the way that closes it once it is spent."""
+        budget = self._automaton.budget(after.configuration.state)
+        if budget is None:
+            return after
+        old = self._automaton.budget(before.configuration.state)
+        tokens = before.run_tokens + 1 if old is not None and old.run == budget.run else 1
+        state, stack = after.configuration
+        return Position(Configuration(budget.closing if tokens >= budget.most else state, stack), after.memory, tokens)
+
     def _checked(self, configuration: Configuration, memory: WordMemory | None) -> Position | None:
         if memory is None or self._repeats.is_exhausted(configuration, memory):
             return None
@@ -113,7 +124,7 @@ class Positions:
         """The one that is known with the same configuration and memory."""
         if position.memory.weight > MAX_WEIGHT:
             return position
-        key = (position.configuration, position.memory)
+        key = (position.configuration, position.memory, position.run_tokens)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MAX_POSITIONS:
@@ -128,4 +139,4 @@ class Positions:
         for position in self._known.values():
             position.row = None
             position.after = {}
-        self._known = {(self.start.configuration, self.start.memory): self.start}
+        self._known = {(self.start.configuration, self.start.memory, self.start.run_tokens): self.start}

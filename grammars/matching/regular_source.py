@@ -30,14 +30,13 @@ class RegularSource:
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self._inner: list[int] = [0]
+        self._inner: dict[int, int] = {}
         self._ids: dict[int, int] = {}
         self._end = 0
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
         self._end = tables.add_state()
-        self._inner.append(0)
         tables.set_row(self._end, (), final=0)
         return self._state(tables, self._automaton.start), tables.add_handler(1)
 
@@ -59,5 +58,5 @@ class RegularSource:
         state = self._ids.get(inner)
         if state is None:
             state = self._ids[inner] = tables.add_state()
-            self._inner.append(inner)
+            self._inner[state] = inner
         return state

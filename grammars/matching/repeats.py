@@ -52,7 +52,7 @@ class Repeats:
 
     def whole_token(self, configuration: Configuration, token: int) -> WholeToken:
         """What there is to know of a token that holds a whole word, or the beginning of one after another."""
-        text = self._automaton.trie.vocabulary.tokens[token]
+        text = self._automaton.trie.vocabulary.readable[token]
         events: list[Event] = []
         self._automaton.read(configuration, text, events)
         begun = [event for event in events if event.kind is Happening.PUSHED]
@@ -143,7 +143,7 @@ class Repeats:
         """Whether a token that holds a whole word repeats one."""
         if item.word is not None:
             return item.word in memory.words_above(item.node)
-        text = self._automaton.trie.vocabulary.tokens[item.token]
+        text = self._automaton.trie.vocabulary.readable[item.token]
         events: list[Event] = []
         after = self._automaton.read(configuration, text, events)
         assert after is not None

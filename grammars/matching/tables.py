@@ -58,6 +58,23 @@ class Remembering:
 NOTHING_REMEMBERED = Remembering()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many tokens of one run of text may end in a state such as this one.
+
+    How many there were is a matter of each sample and no part of the state, which many samples share.
+
+    Attributes:
+        run: which run of text the state belongs to; a token that ends in another run, or in none, resets the count.
+        most: where so many tokens of the run were read, the sample goes on in another state.
+        closing: that other state; it reads a part of what this one reads and leads out of the run.
+    """
+
+    run: Hashable
+    most: int
+    closing: int
+
+
 class Source(Protocol):
     """Where states come from: builds a part of the tables when the walker first needs it. Deterministic and
     picklable.
@@ -105,6 +122,8 @@ class Tables:
         self.shallow_of: Callable[[int], int] | None = None
         """Where the source sets it, the state that takes a state's place in a text that nests very deeply."""
         self._shallow: dict[int, int] = {}
+        self.budget_of: Callable[[int], Budget | None] | None = None
+        """Where the source sets it, the budget of the text that a state is part of."""
         self._blocks: list[tuple[int, int, Hashable]] = []
         self._num_resolved = 0
         self._action_ids: dict[tuple[int, int, int], int] = {}

@@ -5,7 +5,8 @@
     depth     0    1    0               skip[i] is the first node after the subtree of node i,
     skip      2    2    3               so that a dead branch is left in one step.
 
-Invariant: the nodes below node i are exactly ``range(i + 1, skip[i])``; special tokens are in no node.
+Special tokens that a grammar may name are in it under bytes that no text holds (`Vocabulary.readable`).
+Invariant: the nodes below node i are exactly ``range(i + 1, skip[i])``; end-of-sequence tokens are in no node.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class TokenTrie:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> TokenTrie:
-        """The trie of all ids that carry bytes; several ids may have equal ones."""
-        ordered = sorted((text, token) for token, text in enumerate(vocabulary.tokens) if text)
+        """The trie of all ids that automata read; several ids may have equal bytes."""
+        ordered = sorted((text, token) for token, text in enumerate(vocabulary.readable) if text)
         byte: list[int] = []
         depth: list[int] = []
         skip: list[int] = []

@@ -17,7 +17,7 @@ from typing import Any
 from service.cli.generate_flags import client_options, make_parser
 from service.cli.outcome import ExitCode, finish, say
 from service.cli.stopwatch import Stopwatch, Timing
-from service.client import ChatMessage, Client, Completeness, FinishReason, Generation, Sample
+from service.client import ChatMessage, Client, Completeness, FinishReason, Generation, Options, Sample
 
 FAILED = (FinishReason.NO_LEGAL_TOKEN, FinishReason.ERROR, FinishReason.CANCELLED)
 
@@ -34,7 +34,7 @@ def _read_and_run(argv: Sequence[str]) -> int:
         prompt = _prompt(options)
     except (OSError, ValueError) as error:
         made.error(f"no prompt: {error}")
-    return _run(options, prompt)
+    return _run(options, prompt, client_options(options, made.error))
 
 
 def _prompt(options: argparse.Namespace) -> str:
@@ -51,9 +51,8 @@ def _prompt(options: argparse.Namespace) -> str:
     return sys.stdin.read().removesuffix("\n")
 
 
-def _run(options: argparse.Namespace, prompt: str) -> int:
+def _run(options: argparse.Namespace, prompt: str, request: Options) -> int:
     live = not (options.as_json or options.no_stream or (options.n or 1) > 1)
-    request = client_options(options)
     if options.as_chat or options.system is not None:
         request["chat"] = _messages(options.system, prompt)
     with Client(options.address, timeout=options.timeout) as client:
@@ -84,7 +83,8 @@ def _messages(system: str | None, prompt: str) -> list[ChatMessage]:
 def _report(generation: Generation) -> ExitCode:
     """Say what is wrong with the answer; the exit code is the worst sample's."""
     for keyword in generation.unenforced:
-        say(f"not enforced: {keyword.keyword} at {keyword.pointer or '/'}: {keyword.reason}")
+        place = f"{keyword.field} {keyword.pointer or '/'}".lstrip()
+        say(f"not enforced: {keyword.keyword} at {place}: {keyword.reason}")
     codes = {_judge(sample) for sample in generation.samples}
     return next(code for code in (ExitCode.FAILED, ExitCode.CUT, ExitCode.OK) if code in codes)
 

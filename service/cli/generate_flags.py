@@ -6,11 +6,12 @@ Invariant: a flag's destination is the name of the client's option, so that what
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from service.cli.connection_flags import add_connection_flags
+from service.cli.structure_flags import add_structure_kinds, add_structure_options, structure_options
 from service.client import Formats, Notation, Options, PropertyOrder, RegexDialect, Whitespace
 
 EXIT_CODES = """exit codes:
@@ -41,9 +42,10 @@ def make_parser() -> argparse.ArgumentParser:
     return made
 
 
-def client_options(options: argparse.Namespace) -> Options:
-    """Those of the parsed flags that are options of the client."""
-    return cast("Options", {name: value for name, value in vars(options).items() if name in Options.__annotations__})
+def client_options(options: argparse.Namespace, error: Callable[[str], Any]) -> Options:
+    """Those of the parsed flags that are options of the client; ``error`` ends the program with a message."""
+    given = {name: value for name, value in vars(options).items() if name in Options.__annotations__}
+    return cast("Options", {**given, "reasoning": None, **structure_options(options, error)})
 
 
 def _add_prompt_flags(made: argparse.ArgumentParser) -> None:
@@ -68,6 +70,8 @@ def _add_constraint_flags(made: argparse.ArgumentParser) -> None:
         metavar="FILE|TEXT",
         help="text that this grammar derives; @json, @arithmetic, @sql and @calls are ready ones",
     )
+    add_structure_kinds(kinds)
+    add_structure_options(group)
     notations = [notation.value for notation in Notation]
     group.add_argument("--notation", choices=notations, help="how the grammar is written; gbnf unless given")
     group.add_argument("--start", metavar="RULE", help="where texts of the grammar start; root (gbnf) or start (lark)")

@@ -22,6 +22,7 @@ from service.client.errors import (
 )
 from service.client.events import Delta, Event, Finished, Started
 from service.client.model import Limits, Model
+from service.client.parts import TextPart, TextParts, ToolCall
 from service.client.request import ChatMessage, Options, Request
 from service.client.results import (
     CompiledConstraint,
@@ -36,6 +37,7 @@ from service.client.results import (
     UnenforcedKeyword,
     Usage,
 )
+from service.client.structure import Reasoning, StructuralTags, Tag, Tool, ToolCallFormat, ToolCalls, ToolChoice
 
 __all__ = [
     "DEFAULT_ADDRESS",
@@ -66,14 +68,24 @@ __all__ = [
     "Options",
     "PositionLogprobs",
     "PropertyOrder",
+    "Reasoning",
     "RegexDialect",
     "Request",
     "ResourceExhaustedError",
     "Sample",
     "Started",
     "Stream",
+    "StructuralTags",
+    "Tag",
+    "TextPart",
+    "TextParts",
     "TokenLogprob",
     "Tokenization",
+    "Tool",
+    "ToolCall",
+    "ToolCallFormat",
+    "ToolCalls",
+    "ToolChoice",
     "UnavailableError",
     "UnenforcedKeyword",
     "UnsupportedError",

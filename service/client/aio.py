@@ -17,12 +17,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from service.client import decode
 from service.client.calls import batch_request, compile_request, detokenize_request, stream_request, tokenize_request
 from service.client.connection import DEFAULT_ADDRESS, DEFAULT_TIMEOUT, ChannelOptions, channel_options, deadline
-from service.client.constraint import ConstraintOptions, Schema
+from service.client.constraint import ConstraintOptions
 from service.client.errors import CallCancelledError, EspalierClientError
 from service.client.events import Assembly, Event
 from service.client.model import Model
 from service.client.request import Options, Request
 from service.client.results import CompiledConstraint, Generation, Health, ParsedT_co, Tokenization
+from service.client.schema_text import Schema
 from service.client.status import error_from_call
 from service.v1 import constraint_pb2_grpc, generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Unpack
 
 from service.client.checks import checked
-from service.client.constraint import ConstraintOptions, Schema, encode_constraint
+from service.client.constraint import ConstraintOptions, encode_constraint
 from service.client.errors import InvalidArgumentError
 from service.client.request import Request
 from service.client.results import ParsedT_co
+from service.client.schema_text import Schema
 from service.v1 import constraint_pb2, generation_pb2, model_pb2
 
 
@@ -32,7 +33,9 @@ def compile_request(
     """A constraint to compile, and the parser of the texts that will fit it."""
     constraint, parser = encode_constraint(schema=schema, **options)
     if constraint is None:
-        message = "constraint: is missing; give schema, regex, choices, json_object or grammar"
+        message = (
+            "constraint: is missing; give schema, regex, choices, json_object, grammar, tool_calls or structural_tags"
+        )
         raise InvalidArgumentError(message, "constraint")
     with checked("model"):
         return constraint_pb2.CompileRequest(model=model, constraint=constraint), parser

@@ -16,6 +16,8 @@ def checked(field: str) -> Iterator[None]:
     """Report a value that protobuf refuses (wrong type, outside its integer type, not UTF-8) under its field's path."""
     try:
         yield
+    except InvalidArgumentError:
+        raise
     except UnicodeEncodeError as error:
         place = f"{error.object[error.start]!r} at character {error.start}"
         problem = f"has a lone surrogate ({place}), which UTF-8 cannot hold; remove it or replace it by its character"

@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict
 
 from google.protobuf.descriptor import EnumDescriptor
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
 
 from service.client.checks import checked, only_one, refuse_single_text
 from service.client.errors import InvalidArgumentError
 from service.client.results import CompiledConstraint
-from service.client.type_schema import closed_schema
+from service.client.schema_text import Parser, Schema, schema_text_and_parser
+from service.client.structure import (
+    Reasoning,
+    StructuralTags,
+    ToolCalls,
+    encode_reasoning,
+    encode_structural_tags,
+    encode_tool_calls,
+)
 from service.v1 import common_pb2 as pb
-
-T = TypeVar("T")
-
-Schema: TypeAlias = type[T] | TypeAdapter[T] | Mapping[str, Any] | str
-"""A pydantic model or another type that pydantic knows (a dataclass, ``list[Model]``), a TypeAdapter (for unions), or a
-JSON Schema as a mapping or as JSON text. Objects of pydantic types have no keys but their fields, unless the type says
-``extra="allow"``; a mapping and a text are sent as they are."""
-
-Parser: TypeAlias = Callable[[str], Any]
 
 
 class Whitespace(enum.StrEnum):
@@ -93,6 +90,12 @@ class ConstraintOptions(TypedDict, total=False):
     """How the grammar is written; default GBNF, and a ready one has its own."""
     start: str | None
     """The grammar's rule that texts start from; default the notation's own, ``root`` or ``start``."""
+    tool_calls: ToolCalls | None
+    """Calls of tools, and free text."""
+    structural_tags: StructuralTags | None
+    """Free text and constrained parts between markers."""
+    reasoning: Reasoning | None
+    """Free text before the text of the constraint."""
     whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
     """White space between JSON tokens; default compact."""
     property_order: PropertyOrder | Literal["schema", "any"] | None
@@ -128,6 +131,9 @@ def encode_constraint(
     grammar: str | None = None,
     notation: Notation | str | None = None,
     start: str | None = None,
+    tool_calls: ToolCalls | None = None,
+    structural_tags: StructuralTags | None = None,
+    reasoning: Reasoning | None = None,
     whitespace: Whitespace | str | None = None,
     property_order: PropertyOrder | str | None = None,
     formats: Formats | str | None = None,
@@ -139,13 +145,15 @@ def encode_constraint(
 
     Raises InvalidArgumentError where two constraints are given, or one that cannot be written down.
     """
-    kinds = {
+    kinds: dict[str, Any] = {
         "schema": schema,
         "constraint": compiled,
         "regex": regex,
         "choices": choices,
         "json_object": json_object,
         "grammar": grammar,
+        "tool_calls": tool_calls,
+        "structural_tags": structural_tags,
     }
     kind = only_one(kinds, field="constraint")
     if grammar is None and not (notation is None and start is None):
@@ -160,34 +168,45 @@ def encode_constraint(
     }
     given = {name: value for name, value in options.items() if value is not None}
     if kind is None:
-        if given:
-            raise InvalidArgumentError(f"constraint: {' and '.join(given)} need a constraint", "constraint")
+        if named := [*given, *(["reasoning"] if reasoning is not None else [])]:
+            raise InvalidArgumentError(f"constraint: {' and '.join(named)} need a constraint", "constraint")
         return None, str
     message = pb.Constraint()
     for name, value in given.items():
         with checked(f"constraint.{name}"):
             setattr(message, name, _on_wire(name, value))
+    if reasoning is not None:
+        message.reasoning.CopyFrom(encode_reasoning(reasoning))
+    if kind == "grammar":
+        message.grammar.CopyFrom(_grammar(kinds[kind], notation, start))
+        return message, str
+    return message, _set_kind(message, kind, kinds[kind])
+
+
+def _set_kind(message: pb.Constraint, kind: str, value: Any) -> Parser:
+    """Write down a constraint of any kind but grammar; the parser of its texts."""
     parser: Parser = str
-    if schema is not None:
-        text, parser = _schema_text_and_parser(schema)
-        with checked("constraint.json_schema"):
-            message.json_schema = text
-    elif compiled is not None:
-        parser = compiled.parser
-        message.compiled = compiled.handle
-    elif choices is not None:
-        refuse_single_text(choices, "constraint.choices")
-        with checked("constraint.choices"):
-            message.choices.CopyFrom(pb.Choices(values=choices))
-    elif regex is not None:
-        with checked("constraint.regex"):
-            message.regex = regex
-    elif grammar is not None:
-        message.grammar.CopyFrom(_grammar(grammar, notation, start))
-    else:
-        parser = json.loads
-        message.json_object.SetInParent()
-    return message, parser
+    with checked("constraint.json_schema" if kind == "schema" else f"constraint.{kind}"):
+        match kind:
+            case "schema":
+                message.json_schema, parser = schema_text_and_parser(value, "constraint.json_schema")
+            case "constraint":
+                message.compiled, parser = value.handle, value.parser
+            case "choices":
+                refuse_single_text(value, "constraint.choices")
+                message.choices.CopyFrom(pb.Choices(values=value))
+            case "regex":
+                message.regex = value
+            case "tool_calls":
+                calls, parser = encode_tool_calls(value)
+                message.tool_calls.CopyFrom(calls)
+            case "structural_tags":
+                tags, parser = encode_structural_tags(value)
+                message.structural_tags.CopyFrom(tags)
+            case _:
+                parser = json.loads
+                message.json_object.SetInParent()
+    return parser
 
 
 def _on_wire(option: str, value: Any) -> Any:
@@ -209,26 +228,3 @@ def _grammar(text: str, notation: Notation | str | None, start: str | None) -> p
         with checked("constraint.grammar.start"):
             message.start = start
     return message
-
-
-def _schema_text_and_parser(schema: Schema[Any]) -> tuple[str, Parser]:
-    if isinstance(schema, str):
-        return schema, json.loads
-    try:
-        if isinstance(schema, Mapping):
-            return _dump(schema), json.loads
-        adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
-        return _dump(closed_schema(adapter)), adapter.validate_json
-    except (TypeError, ValueError, RecursionError, PydanticUserError) as error:
-        message = f"constraint.json_schema: the schema cannot be written as JSON: {error}"
-        raise InvalidArgumentError(message, "constraint.json_schema") from error
-
-
-def _dump(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema, ensure_ascii=False, allow_nan=False, default=_mapping_as_dict)
-
-
-def _mapping_as_dict(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 
 from service.client.errors import EspalierClientError, InternalError
 from service.client.model import Limits, Model
+from service.client.parts import TextParts, parser_of, text_parts
 from service.client.results import (
     CompiledConstraint,
     Completeness,
@@ -51,6 +52,7 @@ def generation(message: generation_pb2.GenerateResponse, parser: Parser[T]) -> G
 
 def sample(message: generation_pb2.Sample, parser: Parser[T]) -> Sample[T]:
     """One sample."""
+    taken_apart = parts(message, parser)
     return Sample(
         index=message.index,
         text=message.text,
@@ -60,8 +62,14 @@ def sample(message: generation_pb2.Sample, parser: Parser[T]) -> Sample[T]:
         completeness=completeness(message.completeness),
         message=message.message,
         usage=usage(message.usage),
-        parser=parser,
+        taken_apart=taken_apart,
+        parser=parser_of(parser, taken_apart),
     )
+
+
+def parts(message: generation_pb2.Sample | generation_pb2.StreamFinished, parser: Parser[Any]) -> TextParts | None:
+    """The text taken apart; None where it has one part only."""
+    return text_parts(message.parts, parser) if message.HasField("parts") else None
 
 
 def batch(

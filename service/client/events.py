@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from service.client import decode
 from service.client.errors import CallCancelledError, EspalierClientError, InternalError
+from service.client.parts import TextParts, parser_of
 from service.client.results import (
     Completeness,
     FinishReason,
@@ -50,7 +51,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Sample `index` ended; one per sample."""
+    """Sample `index` ended; one per sample. `taken_apart` is its text in parts, see `Sample`."""
 
     text: ClassVar[str] = ""
     index: int
@@ -58,6 +59,7 @@ class Finished:
     completeness: Completeness
     message: str
     usage: Usage
+    taken_apart: TextParts | None = None
 
 
 Event: TypeAlias = Started | Delta | Finished
@@ -146,6 +148,7 @@ class Assembly(Generic[T]):
             completeness=decode.completeness(message.completeness),
             message=message.message,
             usage=decode.usage(message.usage),
+            taken_apart=decode.parts(message, self._parser),
         )
         self._finished[finished.index] = finished
         return finished
@@ -161,7 +164,8 @@ class Assembly(Generic[T]):
             completeness=finished.completeness,
             message=finished.message,
             usage=finished.usage,
-            parser=self._parser,
+            taken_apart=finished.taken_apart,
+            parser=parser_of(self._parser, finished.taken_apart),
         )
 
 

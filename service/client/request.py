@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequen
 from typing import Any, Final, Generic, Literal, TypedDict, Unpack
 
 from service.client.checks import checked, only_one, refuse_single_text
-from service.client.constraint import ConstraintOptions, Schema, encode_constraint
+from service.client.constraint import ConstraintOptions, encode_constraint
 from service.client.errors import InvalidArgumentError
 from service.client.results import CompiledConstraint, ParsedT_co
+from service.client.schema_text import Schema
 from service.v1 import generation_pb2 as pb
 
 SCALARS: Final = (

@@ -14,6 +14,7 @@ from typing import Any, Generic
 from typing_extensions import TypeVar
 
 from service.client.errors import IncompleteOutputError
+from service.client.parts import TextPart, TextParts, ToolCall
 
 ParsedT_co = TypeVar("ParsedT_co", covariant=True, default=Any)
 
@@ -111,11 +112,16 @@ class PositionLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnenforcedKeyword:
-    """A schema keyword that `best_effort` let pass; `pointer` is a JSON pointer into the schema."""
+    """A schema keyword that `best_effort` let pass; `pointer` is a JSON pointer into the schema.
+
+    `field` is the path of the schema in the request, e.g. ``constraint.tool_calls.tools[2].parameters``; empty where
+    the request has one schema.
+    """
 
     pointer: str
     keyword: str
     reason: str
+    field: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `parsed` is cached in __dict__
@@ -126,7 +132,8 @@ class Sample(Generic[ParsedT_co]):
         index: 0 ≤ index < n.
         logprobs: one entry per token where the request asked for them, else empty.
         message: problem and mend, where the finish reason is NO_LEGAL_TOKEN or ERROR.
-        parser: turns a complete text into `parsed`.
+        taken_apart: the text in parts, where the request asked for reasoning, tags or tools.
+        parser: turns a complete content into `parsed`.
     """
 
     index: int
@@ -137,7 +144,28 @@ class Sample(Generic[ParsedT_co]):
     completeness: Completeness
     message: str
     usage: Usage
+    taken_apart: TextParts | None = None
     parser: Callable[[str], ParsedT_co] = field(repr=False, compare=False)
+
+    @property
+    def reasoning(self) -> str | None:
+        """What came of the reasoning that the request asked for, without its markers; None where it asked for none."""
+        return None if self.taken_apart is None else self.taken_apart.reasoning
+
+    @property
+    def content(self) -> str:
+        """The text without the reasoning and its markers."""
+        return self.text if self.taken_apart is None else self.taken_apart.content
+
+    @property
+    def parts(self) -> tuple[TextPart, ...]:
+        """Free text and parts, where the request asked for tags or tools."""
+        return () if self.taken_apart is None else self.taken_apart.parts
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that are whole, also of a text that was cut."""
+        return () if self.taken_apart is None else self.taken_apart.tool_calls
 
     @property
     def complete(self) -> bool:
@@ -148,14 +176,15 @@ class Sample(Generic[ParsedT_co]):
 
     @cached_property
     def parsed(self) -> ParsedT_co:
-        """The text's value: an instance of the request's Python type, the JSON value, or the text itself.
+        """The content's value: an instance of the request's Python type, the JSON value, the tool calls, the parts of a
+        text with structural tags, or the content itself.
 
         Raises IncompleteOutputError where a constrained text was cut, and pydantic.ValidationError where the type has
         validators of its own, which a JSON Schema cannot carry, and they refuse the text.
         """
         if self.completeness is Completeness.VALID_PREFIX:
             raise IncompleteOutputError(self)
-        return self.parser(self.text)
+        return self.parser(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +209,21 @@ class Generation(Generic[ParsedT_co]):
     def text(self) -> str:
         """Text of the first sample."""
         return self.samples[0].text
+
+    @property
+    def content(self) -> str:
+        """Text of the first sample without its reasoning."""
+        return self.samples[0].content
+
+    @property
+    def reasoning(self) -> str | None:
+        """Reasoning of the first sample (`Sample.reasoning`)."""
+        return self.samples[0].reasoning
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Calls of the first sample."""
+        return self.samples[0].tool_calls
 
     @property
     def finish_reason(self) -> FinishReason:

@@ -24,41 +24,61 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17service/v1/common.proto\x12\x0b\x65spalier.v1\"\xc5\x03\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12.\n\x0bjson_object\x18\x02 \x01(\x0b\x32\x17.espalier.v1.JsonObjectH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\'\n\x07\x63hoices\x18\x04 \x01(\x0b\x32\x14.espalier.v1.ChoicesH\x00\x12\x12\n\x08\x63ompiled\x18\x05 \x01(\tH\x00\x12\'\n\x07grammar\x18\x06 \x01(\x0b\x32\x14.espalier.v1.GrammarH\x00\x12\x31\n\nwhitespace\x18\n \x01(\x0e\x32\x1d.espalier.v1.WhitespacePolicy\x12\x13\n\x0b\x62\x65st_effort\x18\x0b \x01(\x08\x12\x32\n\x0eproperty_order\x18\x0c \x01(\x0e\x32\x1a.espalier.v1.PropertyOrder\x12*\n\x07\x66ormats\x18\r \x01(\x0e\x32\x19.espalier.v1.FormatPolicy\x12\x30\n\rregex_dialect\x18\x0e \x01(\x0e\x32\x19.espalier.v1.RegexDialect\x12\x17\n\x0fintegral_floats\x18\x0f \x01(\x08\x42\x06\n\x04kind\"\x0c\n\nJsonObject\"\x19\n\x07\x43hoices\x12\x0e\n\x06values\x18\x01 \x03(\t\"V\n\x07Grammar\x12\x0c\n\x04text\x18\x01 \x01(\t\x12.\n\x08notation\x18\x02 \x01(\x0e\x32\x1c.espalier.v1.GrammarNotation\x12\r\n\x05start\x18\x03 \x01(\t\"\xdc\x02\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x16\n\x0e\x64rafted_tokens\x18\x04 \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x05 \x01(\r\x12\x15\n\rforced_tokens\x18\x06 \x01(\r\x12\x13\n\x0bpreemptions\x18\x07 \x01(\r\x12 \n\x18rejected_by_model_tokens\x18\x08 \x01(\r\x12\"\n\x1arejected_by_grammar_tokens\x18\t \x01(\r\x12\x1d\n\x15\x61\x63\x63\x65pted_per_position\x18\n \x03(\r\x12\x10\n\x08\x64raft_ms\x18\x0b \x01(\x01\x12\x0f\n\x07mask_ms\x18\x0c \x01(\x01\x12\x12\n\nforward_ms\x18\r \x01(\x01\x12\x11\n\tsample_ms\x18\x0e \x01(\x01\"@\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x01\"e\n\x10PositionLogprobs\x12)\n\x06\x63hosen\x18\x01 \x01(\x0b\x32\x19.espalier.v1.TokenLogprob\x12&\n\x03top\x18\x02 \x03(\x0b\x32\x19.espalier.v1.TokenLogprob\"E\n\x11UnenforcedKeyword\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0f\n\x07keyword\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t*i\n\x0fGrammarNotation\x12 \n\x1cGRAMMAR_NOTATION_UNSPECIFIED\x10\x00\x12\x19\n\x15GRAMMAR_NOTATION_GBNF\x10\x01\x12\x19\n\x15GRAMMAR_NOTATION_LARK\x10\x02*\x92\x01\n\x10WhitespacePolicy\x12!\n\x1dWHITESPACE_POLICY_UNSPECIFIED\x10\x00\x12\x1d\n\x19WHITESPACE_POLICY_COMPACT\x10\x01\x12\x1c\n\x18WHITESPACE_POLICY_SPACED\x10\x02\x12\x1e\n\x1aWHITESPACE_POLICY_FLEXIBLE\x10\x03*b\n\rPropertyOrder\x12\x1e\n\x1aPROPERTY_ORDER_UNSPECIFIED\x10\x00\x12\x19\n\x15PROPERTY_ORDER_SCHEMA\x10\x01\x12\x16\n\x12PROPERTY_ORDER_ANY\x10\x02*c\n\x0c\x46ormatPolicy\x12\x1d\n\x19\x46ORMAT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ORMAT_POLICY_ASSERT\x10\x01\x12\x1a\n\x16\x46ORMAT_POLICY_ANNOTATE\x10\x02*_\n\x0cRegexDialect\x12\x1d\n\x19REGEX_DIALECT_UNSPECIFIED\x10\x00\x12\x18\n\x14REGEX_DIALECT_PYTHON\x10\x01\x12\x16\n\x12REGEX_DIALECT_ECMA\x10\x02*\xf7\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46INISH_REASON_EOS\x10\x01\x12\x1d\n\x19\x46INISH_REASON_STOP_STRING\x10\x02\x12 \n\x1c\x46INISH_REASON_CONSTRAINT_END\x10\x03\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x04\x12 \n\x1c\x46INISH_REASON_NO_LEGAL_TOKEN\x10\x05\x12\x1b\n\x17\x46INISH_REASON_CANCELLED\x10\x06\x12\x17\n\x13\x46INISH_REASON_ERROR\x10\x07*f\n\x0c\x43ompleteness\x12\x1c\n\x18\x43OMPLETENESS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43OMPLETENESS_COMPLETE\x10\x01\x12\x1d\n\x19\x43OMPLETENESS_VALID_PREFIX\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17service/v1/common.proto\x12\x0b\x65spalier.v1\"\xd6\x04\n\nConstraint\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12.\n\x0bjson_object\x18\x02 \x01(\x0b\x32\x17.espalier.v1.JsonObjectH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\'\n\x07\x63hoices\x18\x04 \x01(\x0b\x32\x14.espalier.v1.ChoicesH\x00\x12\x12\n\x08\x63ompiled\x18\x05 \x01(\tH\x00\x12\'\n\x07grammar\x18\x06 \x01(\x0b\x32\x14.espalier.v1.GrammarH\x00\x12\x36\n\x0fstructural_tags\x18\x07 \x01(\x0b\x32\x1b.espalier.v1.StructuralTagsH\x00\x12,\n\ntool_calls\x18\x08 \x01(\x0b\x32\x16.espalier.v1.ToolCallsH\x00\x12)\n\treasoning\x18\t \x01(\x0b\x32\x16.espalier.v1.Reasoning\x12\x31\n\nwhitespace\x18\n \x01(\x0e\x32\x1d.espalier.v1.WhitespacePolicy\x12\x13\n\x0b\x62\x65st_effort\x18\x0b \x01(\x08\x12\x32\n\x0eproperty_order\x18\x0c \x01(\x0e\x32\x1a.espalier.v1.PropertyOrder\x12*\n\x07\x66ormats\x18\r \x01(\x0e\x32\x19.espalier.v1.FormatPolicy\x12\x30\n\rregex_dialect\x18\x0e \x01(\x0e\x32\x19.espalier.v1.RegexDialect\x12\x17\n\x0fintegral_floats\x18\x0f \x01(\x08\x42\x06\n\x04kind\"\x0c\n\nJsonObject\"\x19\n\x07\x43hoices\x12\x0e\n\x06values\x18\x01 \x03(\t\"V\n\x07Grammar\x12\x0c\n\x04text\x18\x01 \x01(\t\x12.\n\x08notation\x18\x02 \x01(\x0e\x32\x1c.espalier.v1.GrammarNotation\x12\r\n\x05start\x18\x03 \x01(\t\"\x92\x02\n\x0eStructuralTags\x12(\n\x04tags\x18\x01 \x03(\x0b\x32\x1a.espalier.v1.StructuralTag\x12\x10\n\x08triggers\x18\x02 \x03(\t\x12\x11\n\tmin_parts\x18\x03 \x01(\r\x12\x16\n\tmax_parts\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x16\n\x0eno_text_before\x18\x05 \x01(\x08\x12\x17\n\x0fno_text_between\x18\x06 \x01(\x08\x12\x15\n\rno_text_after\x18\x07 \x01(\x08\x12\x11\n\tseparator\x18\x08 \x01(\t\x12\x1c\n\x0fmax_text_tokens\x18\t \x01(\rH\x01\x88\x01\x01\x42\x0c\n\n_max_partsB\x12\n\x10_max_text_tokens\"\xb7\x01\n\rStructuralTag\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\t\x12\x0b\n\x03\x65nd\x18\x02 \x01(\t\x12\x15\n\x0bjson_schema\x18\x03 \x01(\tH\x00\x12.\n\x0bjson_object\x18\x04 \x01(\x0b\x32\x17.espalier.v1.JsonObjectH\x00\x12\x0f\n\x05regex\x18\x05 \x01(\tH\x00\x12\'\n\x07\x63hoices\x18\x06 \x01(\x0b\x32\x14.espalier.v1.ChoicesH\x00\x42\t\n\x07\x63ontent\"\xe9\x01\n\tToolCalls\x12 \n\x05tools\x18\x01 \x03(\x0b\x32\x11.espalier.v1.Tool\x12\'\n\x06\x63hoice\x18\x02 \x01(\x0e\x32\x17.espalier.v1.ToolChoice\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\tmax_calls\x18\x04 \x01(\rH\x00\x88\x01\x01\x12+\n\x06\x66ormat\x18\x05 \x01(\x0b\x32\x1b.espalier.v1.ToolCallFormat\x12\x1c\n\x0fmax_text_tokens\x18\x06 \x01(\rH\x01\x88\x01\x01\x42\x0c\n\n_max_callsB\x12\n\x10_max_text_tokens\"=\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\t\"P\n\x0eToolCallFormat\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\t\x12\x0b\n\x03\x65nd\x18\x02 \x01(\t\x12\x11\n\tseparator\x18\x03 \x01(\t\x12\x0f\n\x07trigger\x18\x04 \x01(\t\"O\n\tReasoning\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\t\x12\x0b\n\x03\x65nd\x18\x02 \x01(\t\x12\x17\n\nmax_tokens\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\r\n\x0b_max_tokens\"\x93\x01\n\tTextParts\x12\x16\n\treasoning\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12$\n\x05parts\x18\x03 \x03(\x0b\x32\x15.espalier.v1.TextPart\x12)\n\ntool_calls\x18\x04 \x03(\x0b\x32\x15.espalier.v1.ToolCallB\x0c\n\n_reasoning\"C\n\x08TextPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x12\n\x05\x62\x65gin\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0b\n\x03\x63ut\x18\x03 \x01(\x08\x42\x08\n\x06_begin\"+\n\x08ToolCall\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\targuments\x18\x02 \x01(\t\"\xdc\x02\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x16\n\x0e\x64rafted_tokens\x18\x04 \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x05 \x01(\r\x12\x15\n\rforced_tokens\x18\x06 \x01(\r\x12\x13\n\x0bpreemptions\x18\x07 \x01(\r\x12 \n\x18rejected_by_model_tokens\x18\x08 \x01(\r\x12\"\n\x1arejected_by_grammar_tokens\x18\t \x01(\r\x12\x1d\n\x15\x61\x63\x63\x65pted_per_position\x18\n \x03(\r\x12\x10\n\x08\x64raft_ms\x18\x0b \x01(\x01\x12\x0f\n\x07mask_ms\x18\x0c \x01(\x01\x12\x12\n\nforward_ms\x18\r \x01(\x01\x12\x11\n\tsample_ms\x18\x0e \x01(\x01\"@\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x01\"e\n\x10PositionLogprobs\x12)\n\x06\x63hosen\x18\x01 \x01(\x0b\x32\x19.espalier.v1.TokenLogprob\x12&\n\x03top\x18\x02 \x03(\x0b\x32\x19.espalier.v1.TokenLogprob\"T\n\x11UnenforcedKeyword\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0f\n\x07keyword\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\r\n\x05\x66ield\x18\x04 \x01(\t*o\n\nToolChoice\x12\x1b\n\x17TOOL_CHOICE_UNSPECIFIED\x10\x00\x12\x14\n\x10TOOL_CHOICE_AUTO\x10\x01\x12\x18\n\x14TOOL_CHOICE_REQUIRED\x10\x02\x12\x14\n\x10TOOL_CHOICE_NONE\x10\x03*i\n\x0fGrammarNotation\x12 \n\x1cGRAMMAR_NOTATION_UNSPECIFIED\x10\x00\x12\x19\n\x15GRAMMAR_NOTATION_GBNF\x10\x01\x12\x19\n\x15GRAMMAR_NOTATION_LARK\x10\x02*\x92\x01\n\x10WhitespacePolicy\x12!\n\x1dWHITESPACE_POLICY_UNSPECIFIED\x10\x00\x12\x1d\n\x19WHITESPACE_POLICY_COMPACT\x10\x01\x12\x1c\n\x18WHITESPACE_POLICY_SPACED\x10\x02\x12\x1e\n\x1aWHITESPACE_POLICY_FLEXIBLE\x10\x03*b\n\rPropertyOrder\x12\x1e\n\x1aPROPERTY_ORDER_UNSPECIFIED\x10\x00\x12\x19\n\x15PROPERTY_ORDER_SCHEMA\x10\x01\x12\x16\n\x12PROPERTY_ORDER_ANY\x10\x02*c\n\x0c\x46ormatPolicy\x12\x1d\n\x19\x46ORMAT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46ORMAT_POLICY_ASSERT\x10\x01\x12\x1a\n\x16\x46ORMAT_POLICY_ANNOTATE\x10\x02*_\n\x0cRegexDialect\x12\x1d\n\x19REGEX_DIALECT_UNSPECIFIED\x10\x00\x12\x18\n\x14REGEX_DIALECT_PYTHON\x10\x01\x12\x16\n\x12REGEX_DIALECT_ECMA\x10\x02*\xf7\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46INISH_REASON_EOS\x10\x01\x12\x1d\n\x19\x46INISH_REASON_STOP_STRING\x10\x02\x12 \n\x1c\x46INISH_REASON_CONSTRAINT_END\x10\x03\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x04\x12 \n\x1c\x46INISH_REASON_NO_LEGAL_TOKEN\x10\x05\x12\x1b\n\x17\x46INISH_REASON_CANCELLED\x10\x06\x12\x17\n\x13\x46INISH_REASON_ERROR\x10\x07*f\n\x0c\x43ompleteness\x12\x1c\n\x18\x43OMPLETENESS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43OMPLETENESS_COMPLETE\x10\x01\x12\x1d\n\x19\x43OMPLETENESS_VALID_PREFIX\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'service.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GRAMMARNOTATION']._serialized_start=1216
-  _globals['_GRAMMARNOTATION']._serialized_end=1321
-  _globals['_WHITESPACEPOLICY']._serialized_start=1324
-  _globals['_WHITESPACEPOLICY']._serialized_end=1470
-  _globals['_PROPERTYORDER']._serialized_start=1472
-  _globals['_PROPERTYORDER']._serialized_end=1570
-  _globals['_FORMATPOLICY']._serialized_start=1572
-  _globals['_FORMATPOLICY']._serialized_end=1671
-  _globals['_REGEXDIALECT']._serialized_start=1673
-  _globals['_REGEXDIALECT']._serialized_end=1768
-  _globals['_FINISHREASON']._serialized_start=1771
-  _globals['_FINISHREASON']._serialized_end=2018
-  _globals['_COMPLETENESS']._serialized_start=2020
-  _globals['_COMPLETENESS']._serialized_end=2122
+  _globals['_TOOLCHOICE']._serialized_start=2565
+  _globals['_TOOLCHOICE']._serialized_end=2676
+  _globals['_GRAMMARNOTATION']._serialized_start=2678
+  _globals['_GRAMMARNOTATION']._serialized_end=2783
+  _globals['_WHITESPACEPOLICY']._serialized_start=2786
+  _globals['_WHITESPACEPOLICY']._serialized_end=2932
+  _globals['_PROPERTYORDER']._serialized_start=2934
+  _globals['_PROPERTYORDER']._serialized_end=3032
+  _globals['_FORMATPOLICY']._serialized_start=3034
+  _globals['_FORMATPOLICY']._serialized_end=3133
+  _globals['_REGEXDIALECT']._serialized_start=3135
+  _globals['_REGEXDIALECT']._serialized_end=3230
+  _globals['_FINISHREASON']._serialized_start=3233
+  _globals['_FINISHREASON']._serialized_end=3480
+  _globals['_COMPLETENESS']._serialized_start=3482
+  _globals['_COMPLETENESS']._serialized_end=3584
   _globals['_CONSTRAINT']._serialized_start=41
-  _globals['_CONSTRAINT']._serialized_end=494
-  _globals['_JSONOBJECT']._serialized_start=496
-  _globals['_JSONOBJECT']._serialized_end=508
-  _globals['_CHOICES']._serialized_start=510
-  _globals['_CHOICES']._serialized_end=535
-  _globals['_GRAMMAR']._serialized_start=537
-  _globals['_GRAMMAR']._serialized_end=623
-  _globals['_USAGE']._serialized_start=626
-  _globals['_USAGE']._serialized_end=974
-  _globals['_TOKENLOGPROB']._serialized_start=976
-  _globals['_TOKENLOGPROB']._serialized_end=1040
-  _globals['_POSITIONLOGPROBS']._serialized_start=1042
-  _globals['_POSITIONLOGPROBS']._serialized_end=1143
-  _globals['_UNENFORCEDKEYWORD']._serialized_start=1145
-  _globals['_UNENFORCEDKEYWORD']._serialized_end=1214
+  _globals['_CONSTRAINT']._serialized_end=639
+  _globals['_JSONOBJECT']._serialized_start=641
+  _globals['_JSONOBJECT']._serialized_end=653
+  _globals['_CHOICES']._serialized_start=655
+  _globals['_CHOICES']._serialized_end=680
+  _globals['_GRAMMAR']._serialized_start=682
+  _globals['_GRAMMAR']._serialized_end=768
+  _globals['_STRUCTURALTAGS']._serialized_start=771
+  _globals['_STRUCTURALTAGS']._serialized_end=1045
+  _globals['_STRUCTURALTAG']._serialized_start=1048
+  _globals['_STRUCTURALTAG']._serialized_end=1231
+  _globals['_TOOLCALLS']._serialized_start=1234
+  _globals['_TOOLCALLS']._serialized_end=1467
+  _globals['_TOOL']._serialized_start=1469
+  _globals['_TOOL']._serialized_end=1530
+  _globals['_TOOLCALLFORMAT']._serialized_start=1532
+  _globals['_TOOLCALLFORMAT']._serialized_end=1612
+  _globals['_REASONING']._serialized_start=1614
+  _globals['_REASONING']._serialized_end=1693
+  _globals['_TEXTPARTS']._serialized_start=1696
+  _globals['_TEXTPARTS']._serialized_end=1843
+  _globals['_TEXTPART']._serialized_start=1845
+  _globals['_TEXTPART']._serialized_end=1912
+  _globals['_TOOLCALL']._serialized_start=1914
+  _globals['_TOOLCALL']._serialized_end=1957
+  _globals['_USAGE']._serialized_start=1960
+  _globals['_USAGE']._serialized_end=2308
+  _globals['_TOKENLOGPROB']._serialized_start=2310
+  _globals['_TOKENLOGPROB']._serialized_end=2374
+  _globals['_POSITIONLOGPROBS']._serialized_start=2376
+  _globals['_POSITIONLOGPROBS']._serialized_end=2477
+  _globals['_UNENFORCEDKEYWORD']._serialized_start=2479
+  _globals['_UNENFORCEDKEYWORD']._serialized_end=2563
 # @@protoc_insertion_point(module_scope)

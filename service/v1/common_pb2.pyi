@@ -19,6 +19,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ToolChoice:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolChoiceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolChoice.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_CHOICE_UNSPECIFIED: _ToolChoice.ValueType  # 0
+    """The server's default: auto."""
+    TOOL_CHOICE_AUTO: _ToolChoice.ValueType  # 1
+    """Free text, calls, or text and then calls."""
+    TOOL_CHOICE_REQUIRED: _ToolChoice.ValueType  # 2
+    """At least one call, and nothing but calls."""
+    TOOL_CHOICE_NONE: _ToolChoice.ValueType  # 3
+    """Free text that begins no call; the tools are not shown to the model."""
+
+class ToolChoice(_ToolChoice, metaclass=_ToolChoiceEnumTypeWrapper):
+    """Whether tools are called."""
+
+TOOL_CHOICE_UNSPECIFIED: ToolChoice.ValueType  # 0
+"""The server's default: auto."""
+TOOL_CHOICE_AUTO: ToolChoice.ValueType  # 1
+"""Free text, calls, or text and then calls."""
+TOOL_CHOICE_REQUIRED: ToolChoice.ValueType  # 2
+"""At least one call, and nothing but calls."""
+TOOL_CHOICE_NONE: ToolChoice.ValueType  # 3
+"""Free text that begins no call; the tools are not shown to the model."""
+Global___ToolChoice: _TypeAlias = ToolChoice  # noqa: Y015
+
 class _GrammarNotation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -225,6 +253,9 @@ class Constraint(_message.Message):
     CHOICES_FIELD_NUMBER: _builtins.int
     COMPILED_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    STRUCTURAL_TAGS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     WHITESPACE_FIELD_NUMBER: _builtins.int
     BEST_EFFORT_FIELD_NUMBER: _builtins.int
     PROPERTY_ORDER_FIELD_NUMBER: _builtins.int
@@ -236,11 +267,13 @@ class Constraint(_message.Message):
     regex: _builtins.str
     """Text that matches this regular expression in full."""
     compiled: _builtins.str
-    """Handle of a constraint that ConstraintService.Compile returned. It carries its own options, so that fields 10 to 15
+    """Handle of a constraint that ConstraintService.Compile returned. It carries its own options, so that fields 9 to 15
     must be unset beside it.
     """
     whitespace: Global___WhitespacePolicy.ValueType
-    """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex, choices and grammar."""
+    """White space between JSON tokens. Unspecified means compact; it must be unspecified beside regex, choices and grammar.
+    Fields 10 to 15 hold for the contents of structural_tags and the parameters of tool_calls too.
+    """
     best_effort: _builtins.bool
     """Report known keywords that cannot be enforced in `unenforced`, instead of refusing the schema with UNIMPLEMENTED.
     Unknown keywords and unknown formats are annotations: they are never refused and always reported.
@@ -269,6 +302,18 @@ class Constraint(_message.Message):
     def grammar(self) -> Global___Grammar:
         """Text that a context-free grammar derives."""
 
+    @_builtins.property
+    def structural_tags(self) -> Global___StructuralTags:
+        """Free text and constrained parts between markers."""
+
+    @_builtins.property
+    def tool_calls(self) -> Global___ToolCalls:
+        """Calls of tools, and free text. In a chat, the tools are shown to the model where its template shows tools."""
+
+    @_builtins.property
+    def reasoning(self) -> Global___Reasoning:
+        """Free text that comes before the constrained one; unset for none. It must be unset beside grammar."""
+
     def __init__(
         self,
         *,
@@ -278,6 +323,9 @@ class Constraint(_message.Message):
         choices: Global___Choices | None = ...,
         compiled: _builtins.str = ...,
         grammar: Global___Grammar | None = ...,
+        structural_tags: Global___StructuralTags | None = ...,
+        tool_calls: Global___ToolCalls | None = ...,
+        reasoning: Global___Reasoning | None = ...,
         whitespace: Global___WhitespacePolicy.ValueType = ...,
         best_effort: _builtins.bool = ...,
         property_order: Global___PropertyOrder.ValueType = ...,
@@ -285,11 +333,11 @@ class Constraint(_message.Message):
         regex_dialect: Global___RegexDialect.ValueType = ...,
         integral_floats: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "regex", b"regex"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "compiled", b"compiled", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "reasoning", b"reasoning", "regex", b"regex", "structural_tags", b"structural_tags", "tool_calls", b"tool_calls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "formats", b"formats", "grammar", b"grammar", "integral_floats", b"integral_floats", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "property_order", b"property_order", "regex", b"regex", "regex_dialect", b"regex_dialect", "whitespace", b"whitespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["best_effort", b"best_effort", "choices", b"choices", "compiled", b"compiled", "formats", b"formats", "grammar", b"grammar", "integral_floats", b"integral_floats", "json_object", b"json_object", "json_schema", b"json_schema", "kind", b"kind", "property_order", b"property_order", "reasoning", b"reasoning", "regex", b"regex", "regex_dialect", b"regex_dialect", "structural_tags", b"structural_tags", "tool_calls", b"tool_calls", "whitespace", b"whitespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices", "compiled", "grammar"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices", "compiled", "grammar", "structural_tags", "tool_calls"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -365,6 +413,374 @@ class Grammar(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Grammar: _TypeAlias = Grammar  # noqa: Y015
+
+@_typing.final
+class StructuralTags(_message.Message):
+    """Free text and constrained parts in turn. Markers are plain text; where one holds the text of a special token of the
+    vocabulary, that token is meant, and the same text spelled by other tokens is kept out of the free text.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAGS_FIELD_NUMBER: _builtins.int
+    TRIGGERS_FIELD_NUMBER: _builtins.int
+    MIN_PARTS_FIELD_NUMBER: _builtins.int
+    MAX_PARTS_FIELD_NUMBER: _builtins.int
+    NO_TEXT_BEFORE_FIELD_NUMBER: _builtins.int
+    NO_TEXT_BETWEEN_FIELD_NUMBER: _builtins.int
+    NO_TEXT_AFTER_FIELD_NUMBER: _builtins.int
+    SEPARATOR_FIELD_NUMBER: _builtins.int
+    MAX_TEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    min_parts: _builtins.int
+    """Fewest parts; default 0."""
+    max_parts: _builtins.int
+    """Most parts; unset for any number."""
+    no_text_before: _builtins.bool
+    """No free text before the first part."""
+    no_text_between: _builtins.bool
+    """No free text between parts."""
+    no_text_after: _builtins.bool
+    """No free text after the last part."""
+    separator: _builtins.str
+    """What stands between parts, where free text does not."""
+    max_text_tokens: _builtins.int
+    """After so many tokens of one run of free text it must end, with a part where one may come; unset for no limit."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___StructuralTag]:
+        """The kinds of parts, at least one."""
+
+    @_builtins.property
+    def triggers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """After one of these in free text, one of the parts must go on. Each tag's begin starts with one of them. None stands for
+        the begins themselves.
+        """
+
+    def __init__(
+        self,
+        *,
+        tags: _abc.Iterable[Global___StructuralTag] | None = ...,
+        triggers: _abc.Iterable[_builtins.str] | None = ...,
+        min_parts: _builtins.int = ...,
+        max_parts: _builtins.int | None = ...,
+        no_text_before: _builtins.bool = ...,
+        no_text_between: _builtins.bool = ...,
+        no_text_after: _builtins.bool = ...,
+        separator: _builtins.str = ...,
+        max_text_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_parts", b"_max_parts", "_max_text_tokens", b"_max_text_tokens", "max_parts", b"max_parts", "max_text_tokens", b"max_text_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_parts", b"_max_parts", "_max_text_tokens", b"_max_text_tokens", "max_parts", b"max_parts", "max_text_tokens", b"max_text_tokens", "min_parts", b"min_parts", "no_text_after", b"no_text_after", "no_text_before", b"no_text_before", "no_text_between", b"no_text_between", "separator", b"separator", "tags", b"tags", "triggers", b"triggers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_parts: _TypeAlias = _typing.Literal["max_parts"]  # noqa: Y015
+    _WhichOneofArgType__max_parts: _TypeAlias = _typing.Literal["_max_parts", b"_max_parts"]  # noqa: Y015
+    _WhichOneofReturnType__max_text_tokens: _TypeAlias = _typing.Literal["max_text_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_text_tokens: _TypeAlias = _typing.Literal["_max_text_tokens", b"_max_text_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_parts) -> _WhichOneofReturnType__max_parts | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_text_tokens) -> _WhichOneofReturnType__max_text_tokens | None: ...
+
+Global___StructuralTags: _TypeAlias = StructuralTags  # noqa: Y015
+
+@_typing.final
+class StructuralTag(_message.Message):
+    """One kind of part."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    JSON_OBJECT_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    begin: _builtins.str
+    """Opens a part; free text does not hold it. No begin is the beginning of another one."""
+    end: _builtins.str
+    """Closes a part. Texts of regex and choices end where it first occurs; JSON ends by itself, so that its strings may hold
+    it. Empty only after JSON that is no number.
+    """
+    json_schema: _builtins.str
+    """As in Constraint."""
+    regex: _builtins.str
+    """As in Constraint."""
+    @_builtins.property
+    def json_object(self) -> Global___JsonObject:
+        """As in Constraint."""
+
+    @_builtins.property
+    def choices(self) -> Global___Choices:
+        """As in Constraint."""
+
+    def __init__(
+        self,
+        *,
+        begin: _builtins.str = ...,
+        end: _builtins.str = ...,
+        json_schema: _builtins.str = ...,
+        json_object: Global___JsonObject | None = ...,
+        regex: _builtins.str = ...,
+        choices: Global___Choices | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "content", b"content", "json_object", b"json_object", "json_schema", b"json_schema", "regex", b"regex"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "choices", b"choices", "content", b"content", "end", b"end", "json_object", b"json_object", "json_schema", b"json_schema", "regex", b"regex"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "choices"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___StructuralTag: _TypeAlias = StructuralTag  # noqa: Y015
+
+@_typing.final
+class ToolCalls(_message.Message):
+    """Calls of tools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOLS_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MAX_CALLS_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    MAX_TEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    choice: Global___ToolChoice.ValueType
+    """Whether they are called. Unspecified beside name."""
+    name: _builtins.str
+    """The only tool that may be called, and must be; empty for any."""
+    max_calls: _builtins.int
+    """Most calls; default 16, and 1 beside name."""
+    max_text_tokens: _builtins.int
+    """After so many tokens of free text it must end, with a call where one may come; unset for no limit."""
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
+        """At least one, with different names."""
+
+    @_builtins.property
+    def format(self) -> Global___ToolCallFormat:
+        """How a call is written; unset for the form of Hermes and Qwen: <tool_call>, a line break, {"name": "NAME", "arguments":
+        and the arguments, }, a line break, </tool_call>.
+        """
+
+    def __init__(
+        self,
+        *,
+        tools: _abc.Iterable[Global___Tool] | None = ...,
+        choice: Global___ToolChoice.ValueType = ...,
+        name: _builtins.str = ...,
+        max_calls: _builtins.int | None = ...,
+        format: Global___ToolCallFormat | None = ...,
+        max_text_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "_max_text_tokens", b"_max_text_tokens", "format", b"format", "max_calls", b"max_calls", "max_text_tokens", b"max_text_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls", "_max_text_tokens", b"_max_text_tokens", "choice", b"choice", "format", b"format", "max_calls", b"max_calls", "max_text_tokens", b"max_text_tokens", "name", b"name", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_calls: _TypeAlias = _typing.Literal["max_calls"]  # noqa: Y015
+    _WhichOneofArgType__max_calls: _TypeAlias = _typing.Literal["_max_calls", b"_max_calls"]  # noqa: Y015
+    _WhichOneofReturnType__max_text_tokens: _TypeAlias = _typing.Literal["max_text_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_text_tokens: _TypeAlias = _typing.Literal["_max_text_tokens", b"_max_text_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_calls) -> _WhichOneofReturnType__max_calls | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_text_tokens) -> _WhichOneofReturnType__max_text_tokens | None: ...
+
+Global___ToolCalls: _TypeAlias = ToolCalls  # noqa: Y015
+
+@_typing.final
+class Tool(_message.Message):
+    """One tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    PARAMETERS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Letters, digits and _ - . : /"""
+    description: _builtins.str
+    """For the model, in a chat."""
+    parameters: _builtins.str
+    """JSON Schema of its arguments, which are an object; empty for a tool without arguments."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str = ...,
+        parameters: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "name", b"name", "parameters", b"parameters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tool: _TypeAlias = Tool  # noqa: Y015
+
+@_typing.final
+class ToolCallFormat(_message.Message):
+    """How a call is written: begin, the arguments as a JSON object, end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    SEPARATOR_FIELD_NUMBER: _builtins.int
+    TRIGGER_FIELD_NUMBER: _builtins.int
+    begin: _builtins.str
+    """With {name}, once, where the tool's name stands."""
+    end: _builtins.str
+    """After the arguments; may be empty."""
+    separator: _builtins.str
+    """Between calls; may be empty."""
+    trigger: _builtins.str
+    """Free text that holds it goes on as a call; begin starts with it. Empty stands for what comes before {name}."""
+    def __init__(
+        self,
+        *,
+        begin: _builtins.str = ...,
+        end: _builtins.str = ...,
+        separator: _builtins.str = ...,
+        trigger: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "end", b"end", "separator", b"separator", "trigger", b"trigger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolCallFormat: _TypeAlias = ToolCallFormat  # noqa: Y015
+
+@_typing.final
+class Reasoning(_message.Message):
+    """Free text before the constrained one. Where a marker is a special token of the vocabulary, that token is meant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    begin: _builtins.str
+    """Opens it; empty where the prompt has done so, as most chat templates do."""
+    end: _builtins.str
+    """Ends it where it first occurs; empty for </think>. White space that the model writes after it belongs to it."""
+    max_tokens: _builtins.int
+    """After so many tokens of it only the end may come; unset for no limit."""
+    def __init__(
+        self,
+        *,
+        begin: _builtins.str = ...,
+        end: _builtins.str = ...,
+        max_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "max_tokens", b"max_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "begin", b"begin", "end", b"end", "max_tokens", b"max_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
+
+Global___Reasoning: _TypeAlias = Reasoning  # noqa: Y015
+
+@_typing.final
+class TextParts(_message.Message):
+    """A text taken apart, where its constraint has reasoning, tags or tools."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASONING_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    reasoning: _builtins.str
+    """Without its markers, and as far as it came; unset where none was asked for."""
+    content: _builtins.str
+    """What comes after the reasoning."""
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextPart]:
+        """The content in free text and parts, where there are tags or tools."""
+
+    @_builtins.property
+    def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
+        """The calls that are whole, in their order."""
+
+    def __init__(
+        self,
+        *,
+        reasoning: _builtins.str | None = ...,
+        content: _builtins.str = ...,
+        parts: _abc.Iterable[Global___TextPart] | None = ...,
+        tool_calls: _abc.Iterable[Global___ToolCall] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning", "reasoning", b"reasoning"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning", "content", b"content", "parts", b"parts", "reasoning", b"reasoning", "tool_calls", b"tool_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__reasoning: _TypeAlias = _typing.Literal["reasoning"]  # noqa: Y015
+    _WhichOneofArgType__reasoning: _TypeAlias = _typing.Literal["_reasoning", b"_reasoning"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reasoning) -> _WhichOneofReturnType__reasoning | None: ...
+
+Global___TextParts: _TypeAlias = TextParts  # noqa: Y015
+
+@_typing.final
+class TextPart(_message.Message):
+    """Free text, or a part between its markers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    BEGIN_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Without its markers."""
+    begin: _builtins.str
+    """The marker that opened it; unset for free text."""
+    cut: _builtins.bool
+    """The text ended before this part did."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        begin: _builtins.str | None = ...,
+        cut: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_begin", b"_begin", "begin", b"begin"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_begin", b"_begin", "begin", b"begin", "cut", b"cut", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__begin: _TypeAlias = _typing.Literal["begin"]  # noqa: Y015
+    _WhichOneofArgType__begin: _TypeAlias = _typing.Literal["_begin", b"_begin"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__begin) -> _WhichOneofReturnType__begin | None: ...
+
+Global___TextPart: _TypeAlias = TextPart  # noqa: Y015
+
+@_typing.final
+class ToolCall(_message.Message):
+    """One call of a tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The tool's name."""
+    arguments: _builtins.str
+    """The arguments, a JSON object that is valid under the tool's schema."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        arguments: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolCall: _TypeAlias = ToolCall  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):
@@ -511,22 +927,26 @@ class UnenforcedKeyword(_message.Message):
     POINTER_FIELD_NUMBER: _builtins.int
     KEYWORD_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
     pointer: _builtins.str
     """JSON pointer into the schema."""
     keyword: _builtins.str
     """The keyword itself, e.g. "pattern"."""
     reason: _builtins.str
     """Why it is not enforced, and what the text may therefore look like."""
+    field: _builtins.str
+    """Path of the field that holds the schema, e.g. constraint.tool_calls.tools[2].parameters; empty for json_schema."""
     def __init__(
         self,
         *,
         pointer: _builtins.str = ...,
         keyword: _builtins.str = ...,
         reason: _builtins.str = ...,
+        field: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keyword", b"keyword", "pointer", b"pointer", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "keyword", b"keyword", "pointer", b"pointer", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

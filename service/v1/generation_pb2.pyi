@@ -405,10 +405,11 @@ class Sample(_message.Message):
     COMPLETENESS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """0 to n - 1."""
     text: _builtins.str
-    """The text without special tokens. A text that was cut within a character ends before that character."""
+    """The text without special tokens, but for those that the constraint's markers name. A text that was cut within a character ends before that character."""
     finish_reason: _common_pb2.FinishReason.ValueType
     """Why it ended."""
     completeness: _common_pb2.Completeness.ValueType
@@ -427,6 +428,10 @@ class Sample(_message.Message):
     def usage(self) -> _common_pb2.Usage:
         """Counts of this sample."""
 
+    @_builtins.property
+    def parts(self) -> _common_pb2.TextParts:
+        """The text taken apart, where the constraint has reasoning, tags or tools."""
+
     def __init__(
         self,
         *,
@@ -438,10 +443,11 @@ class Sample(_message.Message):
         completeness: _common_pb2.Completeness.ValueType = ...,
         message: _builtins.str = ...,
         usage: _common_pb2.Usage | None = ...,
+        parts: _common_pb2.TextParts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completeness", b"completeness", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "message", b"message", "text", b"text", "token_ids", b"token_ids", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completeness", b"completeness", "finish_reason", b"finish_reason", "index", b"index", "logprobs", b"logprobs", "message", b"message", "parts", b"parts", "text", b"text", "token_ids", b"token_ids", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -648,6 +654,7 @@ class StreamFinished(_message.Message):
     COMPLETENESS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Which sample."""
     finish_reason: _common_pb2.FinishReason.ValueType
@@ -660,6 +667,10 @@ class StreamFinished(_message.Message):
     def usage(self) -> _common_pb2.Usage:
         """Counts of this sample."""
 
+    @_builtins.property
+    def parts(self) -> _common_pb2.TextParts:
+        """The text taken apart, where the constraint has reasoning, tags or tools."""
+
     def __init__(
         self,
         *,
@@ -668,10 +679,11 @@ class StreamFinished(_message.Message):
         completeness: _common_pb2.Completeness.ValueType = ...,
         message: _builtins.str = ...,
         usage: _common_pb2.Usage | None = ...,
+        parts: _common_pb2.TextParts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completeness", b"completeness", "finish_reason", b"finish_reason", "index", b"index", "message", b"message", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completeness", b"completeness", "finish_reason", b"finish_reason", "index", b"index", "message", b"message", "parts", b"parts", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

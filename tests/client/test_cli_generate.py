@@ -15,7 +15,16 @@ from grpc_status import rpc_status
 
 from decoding.errors import CapacityError, InvalidRequestError
 from service.cli import generate
-from service.client import Options, Request
+from service.client import (
+    Options,
+    Reasoning,
+    Request,
+    StructuralTags,
+    Tag,
+    Tool,
+    ToolCallFormat,
+    ToolCalls,
+)
 from service.errors import to_status
 from service.v1 import common_pb2, generation_pb2
 
@@ -106,7 +115,75 @@ def test_every_flag_of_a_request_arrives(server, run):
     }
     assert sent(server) == Request("p", **expected).message
     missing = set(Options.__annotations__) - set(expected)
-    assert missing == {"choices", "json_object", "grammar", "notation", "start", "chat", "tokens"}
+    kinds = {"choices", "json_object", "grammar", "tool_calls", "structural_tags"}
+    assert missing == {*kinds, "notation", "start", "reasoning", "chat", "tokens"}
+
+
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--tools", json.dumps([TOOL])], {"tool_calls": ToolCalls(tools=[Tool(**TOOL)])}),
+        (
+            ["--tools", json.dumps([{"type": "function", "function": TOOL}]), "--tool-choice", "none"],
+            {"tool_calls": ToolCalls(tools=[Tool(**TOOL)], choice="none")},
+        ),
+        (
+            ["--tools", json.dumps({"tools": [TOOL], "format": {"begin": "<{name}>"}}), "--tool-choice", "f"],
+            {"tool_calls": ToolCalls(tools=[Tool(**TOOL)], name="f", format=ToolCallFormat(begin="<{name}>"))},
+        ),
+        (
+            ["--tools", json.dumps([TOOL]), "--tool-choice", "required", "--max-calls", "2"],
+            {"tool_calls": ToolCalls(tools=[Tool(**TOOL)], choice="required", max_calls=2)},
+        ),
+        (
+            ["--structural-tags", json.dumps({"tags": [{"begin": "<", "end": ">", "regex": "a"}], "max_parts": 2})],
+            {"structural_tags": StructuralTags(tags=[Tag(begin="<", end=">", regex="a")], max_parts=2)},
+        ),
+        (["--regex", "a", "--reasoning"], {"regex": "a", "reasoning": Reasoning()}),
+        (
+            [
+                "--regex",
+                "a",
+                "--reasoning",
+                "--reasoning-begin",
+                "<",
+                "--reasoning-end",
+                ">",
+                "--reasoning-tokens",
+                "3",
+            ],
+            {"regex": "a", "reasoning": Reasoning(begin="<", end=">", max_tokens=3)},
+        ),
+    ],
+)
+def test_texts_of_several_parts_arrive(server, run, flags, expected):
+    play(server, "x")
+    run("p", *flags)
+    assert sent(server) == Request("p", best_effort=False, priority=0, **expected).message
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--tool-choice", "auto"], "need --tools"),
+        (["--max-calls", "2"], "need --tools"),
+        (["--reasoning-end", "x"], "need --reasoning"),
+        (["--tools", "{"], "is no JSON"),
+        (["--tools", "no-such-file"], "cannot read"),
+        (["--tools", '{"tools": 1}'], "are no list"),
+        (["--tools", '[{"nam": "f"}]'], "Tool has no nam"),
+        (["--tools", '[{"description": "f"}]'], "name"),
+        (["--tools", "[3]"], "is no object"),
+        (["--structural-tags", '{"tags": [{"begin": "<"}], "most": 2}'], "StructuralTags has no most"),
+    ],
+)
+def test_wrong_files_and_flags_of_several_parts_are_named(run, flags, message):
+    code, _, err = run("p", *flags)
+    assert code == 2
+    assert message in err
 
 
 def test_the_prompt_comes_from_a_file_or_from_standard_input(server, run, tmp_path, monkeypatch):
@@ -218,7 +295,7 @@ def test_json_output(server, run):
             "forward_ms": 0.0,
             "sample_ms": 0.0,
         },
-        "unenforced": [{"pointer": "/not", "keyword": "not", "reason": "why"}],
+        "unenforced": [{"pointer": "/not", "keyword": "not", "reason": "why", "field": ""}],
     }
     assert [(sample["index"], sample["text"], sample["token_ids"]) for sample in samples] == [
         (0, "abc", [1, 1]),

@@ -21,8 +21,15 @@ from service.client import (
     FinishReason,
     IncompleteOutputError,
     InvalidArgumentError,
+    Reasoning,
     Request,
     Started,
+    StructuralTags,
+    Tag,
+    TextPart,
+    Tool,
+    ToolCallFormat,
+    ToolCalls,
     UnsupportedError,
 )
 
@@ -203,3 +210,113 @@ def test_the_demo_ends_well():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("✓") == 5
+
+
+def add_and_pet(**options):
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "maximum": 99, "minimum": 0}},
+        "required": ["a"],
+    }
+    closed = {**schema, "additionalProperties": False}
+    return ToolCalls(tools=[Tool(name="add", parameters=closed), Tool(name="pet", parameters=Pet)], **options)
+
+
+def test_tool_calls_come_back_typed(client):
+    generation = client.generate(
+        "p", tool_calls=add_and_pet(choice="required", max_calls=2), max_tokens=400, seed=3, temperature=1.5
+    )
+    assert generation.complete
+    assert generation.parsed == generation.tool_calls
+    assert 1 <= len(generation.tool_calls) <= 2
+    texts = []
+    for call in generation.tool_calls:
+        texts.append(f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>')
+        assert call.parsed == (
+            Pet.model_validate_json(call.arguments) if call.name == "pet" else json.loads(call.arguments)
+        )
+    assert generation.text == "\n".join(texts)
+
+
+def test_a_tool_by_name_and_a_stream(client):
+    with client.stream(chat=[{"role": "user", "content": "x"}], tool_calls=add_and_pet(name="pet"), seed=1) as stream:
+        finished = [event for event in stream if isinstance(event, Finished)]
+    (call,) = stream.result().tool_calls
+    assert isinstance(call.parsed, Pet)
+    assert finished[0].taken_apart.tool_calls == (call,)
+
+
+def test_free_text_alone_where_no_call_may_come(client):
+    generation = client.generate("p", tool_calls=add_and_pet(choice="none"), max_tokens=30, seed=2)
+    assert generation.tool_calls == ()
+    assert "<tool_call>" not in generation.text
+
+
+def test_reasoning_is_cut_to_its_tokens_and_told_from_the_answer(client):
+    """`<|im_start|>` is a special token of the tiny model: it is written out in the text and ends the reasoning."""
+    reasoning = Reasoning(end="<|im_start|>", max_tokens=9)
+    generation = client.generate("p", choices=["yes", "no"], reasoning=reasoning, seed=4, temperature=1)
+    assert generation.text == f"{generation.reasoning}<|im_start|>{generation.content}"
+    assert generation.parsed == generation.content
+    assert generation.content in ("yes", "no")
+    assert generation.samples[0].token_ids.index(1) <= 9
+    stopped = client.generate("p", choices=["yes"], reasoning=reasoning, stop=["_start|>"], seed=4, temperature=1)
+    assert stopped.finish_reason is FinishReason.STOP_STRING
+    assert stopped.text == f"{generation.reasoning}<|im"
+    typed = client.generate("p", schema=Pet, reasoning=Reasoning(max_tokens=5), seed=4, max_tokens=200)
+    assert isinstance(typed.parsed, Pet)
+
+
+def test_structural_tags_come_back_in_parts(client):
+    tags = StructuralTags(
+        tags=[Tag(begin="<n>", end="</n>", regex="[0-9]{2}"), Tag(begin="<p>", end="</p>", schema=Pet)],
+        min_parts=2,
+        max_parts=3,
+        max_text_tokens=4,
+        no_text_after=True,
+    )
+    generation = client.generate("p", structural_tags=tags, seed=5, max_tokens=400)
+    assert generation.complete
+    parts = generation.parsed
+    assert "".join(f"{p.begin or ''}{p.text}{(p.begin or '').replace('<', '</')}" for p in parts) == generation.text
+    inside = [part for part in parts if part.begin is not None]
+    assert len(inside) in (2, 3)
+    for part in inside:
+        assert re.fullmatch("[0-9]{2}", part.text) if part.begin == "<n>" else Pet.model_validate_json(part.text)
+    assert all(isinstance(part, TextPart) and not part.cut for part in parts)
+
+
+def test_a_compiled_constraint_keeps_its_tools_and_their_types(client):
+    form = ToolCallFormat(begin="[{name}](", end=")")
+    compiled = client.compile(tool_calls=add_and_pet(choice="required", max_calls=1, format=form))
+    generation = client.generate("p", constraint=compiled, seed=6, max_tokens=200)
+    (call,) = generation.parsed
+    assert generation.text == f"[{call.name}]({call.arguments})"
+
+
+def test_one_bad_tool_is_named_and_best_effort_reports_it(client):
+    bad = Tool(name="bad", parameters={"type": "object", "properties": {"a": {"pattern": "(a)\\1"}}})
+    calls = ToolCalls(tools=[Tool(name="ok"), bad], name="ok")
+    with pytest.raises(UnsupportedError) as caught:
+        client.generate("p", tool_calls=ToolCalls(tools=[Tool(name="ok"), bad]))
+    assert (caught.value.field, caught.value.pointer) == (
+        "constraint.tool_calls.tools[1].parameters",
+        "/properties/a/pattern",
+    )
+    generation = client.generate(
+        "p", tool_calls=ToolCalls(tools=[Tool(name="ok"), bad], max_calls=1), best_effort=True, seed=1, max_tokens=5
+    )
+    assert [(item.field, item.pointer) for item in generation.unenforced] == [
+        ("constraint.tool_calls.tools[1].parameters", "/properties/a/pattern")
+    ]
+    assert client.generate("p", tool_calls=calls, seed=1).tool_calls[0].parsed == {}
+
+
+def test_the_command_calls_tools(address, capsys):
+    tools = json.dumps([{"type": "function", "function": {"name": "ok", "description": "Says ok"}}])
+    flags = ["--address", address, "--tools", tools, "--tool-choice", "ok", "--reasoning", "--reasoning-tokens", "3"]
+    assert generate.main(["p", *flags, "--seed", "1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    apart = answer["samples"][0]["taken_apart"]
+    assert apart["tool_calls"] == [{"name": "ok", "arguments": "{}"}]
+    assert answer["text"] == f"{apart['reasoning']}</think>{apart['content']}"

@@ -15,8 +15,14 @@ from service.client import (
     InvalidArgumentError,
     Notation,
     Options,
+    Reasoning,
     RegexDialect,
     Request,
+    StructuralTags,
+    Tag,
+    Tool,
+    ToolCallFormat,
+    ToolCalls,
     Whitespace,
 )
 from service.client.constraint import ConstraintOptions
@@ -353,3 +359,63 @@ def test_a_compiled_constraint_sends_its_handle_and_keeps_its_parser():
 
 def test_repr_shows_the_request():
     assert "hello" in repr(Request("hello", max_tokens=3))
+
+
+def test_tools_tags_and_reasoning_are_written_down():
+    calls = ToolCalls(
+        tools=[Tool(name="f", parameters=Person, description="d"), Tool(name="g")],
+        choice="required",
+        max_calls=2,
+        format=ToolCallFormat(begin="<{name}>", end="!", separator=",", trigger="<"),
+        max_text_tokens=5,
+    )
+    sent = Request("p", tool_calls=calls, reasoning=Reasoning(begin="a", end="b", max_tokens=3)).message.constraint
+    assert [(tool.name, tool.description) for tool in sent.tool_calls.tools] == [("f", "d"), ("g", "")]
+    assert json.loads(sent.tool_calls.tools[0].parameters)["additionalProperties"] is False
+    assert sent.tool_calls.tools[1].parameters == ""
+    assert (sent.tool_calls.choice, sent.tool_calls.max_calls) == (common_pb2.TOOL_CHOICE_REQUIRED, 2)
+    assert sent.tool_calls.format == common_pb2.ToolCallFormat(begin="<{name}>", end="!", separator=",", trigger="<")
+    assert sent.reasoning == common_pb2.Reasoning(begin="a", end="b", max_tokens=3)
+    tags = StructuralTags(
+        tags=[
+            Tag(begin="1", end="2", regex="a"),
+            Tag(begin="3", json_object=True),
+            Tag(begin="4", end="5", choices=["x"]),
+            Tag(begin="6", schema={"type": "null"}),
+        ],
+        triggers=["1"],
+        min_parts=1,
+        no_text_between=True,
+        separator=";",
+    )
+    sent = Request("p", structural_tags=tags).message.constraint.structural_tags
+    kinds = ["regex", "json_object", "choices", "json_schema"]
+    assert [tag.WhichOneof("content") for tag in sent.tags] == kinds
+    assert (sent.min_parts, sent.no_text_between, sent.separator) == (1, True, ";")
+    assert not sent.HasField("max_parts")
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"tool_calls": ToolCalls(tools=[Tool(name="f", parameters={"a": {1, 2}})])}, "tool_calls.tools[0].parameters"),
+        ({"tool_calls": ToolCalls(tools=[Tool(name=3)])}, "tool_calls.tools[0]"),
+        ({"tool_calls": ToolCalls(tools=[Tool(name="f")], choice="some")}, "tool_calls"),
+        ({"structural_tags": StructuralTags(tags=[Tag(begin="a")])}, "structural_tags.tags[0]"),
+        (
+            {"structural_tags": StructuralTags(tags=[Tag(begin="a", regex="b", json_object=True)])},
+            "structural_tags.tags[0]",
+        ),
+        ({"structural_tags": StructuralTags(tags=[], triggers="ab")}, "structural_tags.triggers"),
+        ({"regex": "a", "reasoning": Reasoning(max_tokens=-1)}, "reasoning"),
+    ],
+)
+def test_parts_that_cannot_be_written_down_are_refused_by_field(options, field):
+    with pytest.raises(InvalidArgumentError) as caught:
+        Request("p", **options)
+    assert caught.value.field == f"constraint.{field}"
+
+
+def test_reasoning_needs_a_constraint():
+    with pytest.raises(InvalidArgumentError, match="reasoning need a constraint"):
+        Request("p", reasoning=Reasoning())

@@ -35,6 +35,13 @@ def speculation(**options):
     return {"text": "ab", "speculation": pb.SpeculationOptions(**options)}
 
 
+def tools(*listed, **options):
+    calls = common_pb2.ToolCalls(
+        tools=[common_pb2.Tool(name=name, parameters=text) for name, text in listed], **options
+    )
+    return {"text": "ab", "constraint": Constraint(tool_calls=calls)}
+
+
 def bad_words(*words):
     return sampling(bad_words=pb.BadWords(words=words))
 
@@ -129,6 +136,46 @@ REQUESTS = {
         grammar("root ::= " + "(" * 30_000 + '"a"' + ")" * 30_000),
         "constraint.grammar",
         "more than 50 deep (line 1)",
+    ),
+    "no tools": (tools(), "constraint.tool_calls.tools", "at least one tool"),
+    "two tools of one name": (tools(("f", ""), ("f", "")), "constraint.tool_calls.tools[1].name", "tools[0]"),
+    "a tool with a bad schema": (tools(("f", ""), ("g", "{")), "constraint.tool_calls.tools[1].parameters", ""),
+    "a tool whose arguments are no object": (
+        tools(("f", "true")),
+        "constraint.tool_calls.tools[0].parameters",
+        "object",
+    ),
+    "a tool that is not there": (tools(("f", ""), name="g"), "constraint.tool_calls.name", "use the name of one"),
+    "a tool and a choice": (
+        tools(("f", ""), name="f", choice=common_pb2.TOOL_CHOICE_AUTO),
+        "constraint.tool_calls.choice",
+        "leave one of them unset",
+    ),
+    "unknown tool choice": (tools(("f", ""), choice=9), "constraint.tool_calls.choice", "unknown value 9"),
+    "no tags": (
+        {"text": "ab", "constraint": Constraint(structural_tags=common_pb2.StructuralTags())},
+        "constraint.structural_tags.tags",
+        "at least one tag",
+    ),
+    "a tag without content": (
+        {
+            "text": "ab",
+            "constraint": Constraint(
+                structural_tags=common_pb2.StructuralTags(tags=[common_pb2.StructuralTag(begin="<")])
+            ),
+        },
+        "constraint.structural_tags.tags[0]",
+        "set json_schema",
+    ),
+    "reasoning alone": (
+        {"text": "ab", "constraint": Constraint(reasoning=common_pb2.Reasoning())},
+        "constraint",
+        "has no kind",
+    ),
+    "reasoning that ends the answer": (
+        {"text": "ab", "constraint": Constraint(regex="a", reasoning=common_pb2.Reasoning(end="<|im_end|>"))},
+        "constraint.reasoning.end",
+        "ends the model's answer",
     ),
     "grammar too large": (grammar("root ::= [a]" + " " * (1 << 16)), "constraint.grammar", "bytes; the limit is"),
     "grammar that no lexer can read": (

@@ -23,6 +23,10 @@ def test_every_kind_becomes_its_spec():
         ConstraintKind.REGEX: Constraint(regex="a"),
         ConstraintKind.CHOICES: Constraint(choices=common_pb2.Choices(values=["a", "b"])),
         ConstraintKind.GRAMMAR: Constraint(grammar=common_pb2.Grammar(text="start: A", start="a")),
+        ConstraintKind.STRUCTURAL_TAGS: Constraint(
+            structural_tags=common_pb2.StructuralTags(tags=[common_pb2.StructuralTag(begin="<", end=">", regex="a")])
+        ),
+        ConstraintKind.TOOL_CALLS: Constraint(tool_calls=common_pb2.ToolCalls(tools=[common_pb2.Tool(name="f")])),
     }
     assert set(cases) == set(ConstraintKind)
     for kind, message in cases.items():

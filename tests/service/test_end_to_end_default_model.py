@@ -162,3 +162,25 @@ async def test_cancelling_mid_stream_frees_the_blocks(server, generation):
         pass
     call.cancel()
     await asyncio.to_thread(server.wait_for_metric, "vllm:kv_cache_usage_perc", 0)
+
+
+async def test_the_model_thinks_and_calls_a_tool(generation):
+    """Sense, not only form: the arguments are those of the question."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Oslo", "Rome", "Lima"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = common_pb2.Tool(name="weather", description="Weather of a city", parameters=json.dumps(schema))
+    constraint = Constraint(
+        tool_calls=common_pb2.ToolCalls(tools=[tool, common_pb2.Tool(name="stop")], name="weather"),
+        reasoning=common_pb2.Reasoning(end="</think>\n", max_tokens=8),
+    )
+    (sample,) = (await generation.Generate(chat("How warm is it in Rome? Call the tool.", constraint))).samples
+    assert sample.completeness == common_pb2.COMPLETENESS_COMPLETE
+    (call,) = sample.parts.tool_calls
+    assert call.name == "weather"
+    assert json.loads(call.arguments) == {"city": "Rome"}
+    assert sample.text == f"{sample.parts.reasoning}</think>\n{sample.parts.content}"
+    assert 0 < len(sample.parts.reasoning) < 80

@@ -14,7 +14,9 @@ from transformers import AutoTokenizer
 from decoding.errors import InvalidRequestError, ModelLoadError, PreconditionError
 from engine.loading.directory import read_directory
 from service.chat import ChatTemplate
+from service.structure import shown_tools
 from service.tokenizer import PromptTokenizer
+from service.v1.common_pb2 import TOOL_CHOICE_NONE, Constraint, Tool, ToolCalls
 
 CHATS = [
     [{"role": "user", "content": "Name a tree."}],
@@ -87,6 +89,32 @@ def test_templates_see_what_they_see_in_transformers(variant, template, chat):
     expected = reference.apply_chat_template(chat, chat_template=template, add_generation_prompt=True, tokenize=False)
     special = {name: text for name, text in reference.special_tokens_map.items() if isinstance(text, str)}
     assert ChatTemplate(template, special).render(chat) == expected
+
+
+TOOL_TEMPLATE = (
+    "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}{% endif %}"
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+)
+
+
+def test_tools_are_shown_as_in_transformers(variant):
+    _, reference = variant()
+    message = Constraint(
+        tool_calls=ToolCalls(
+            tools=[Tool(name="f", description="Adds", parameters='{"type": "object"}'), Tool(name="g")]
+        )
+    )
+    tools = shown_tools(message)
+    expected = reference.apply_chat_template(
+        CHATS[0], tools=tools, chat_template=TOOL_TEMPLATE, add_generation_prompt=True, tokenize=False
+    )
+    assert ChatTemplate(TOOL_TEMPLATE, {}).render(CHATS[0], tools) == expected
+    assert '"name": "f"' in expected
+    assert '"description": "Adds"' in expected
+    assert "tools" not in ChatTemplate(TOOL_TEMPLATE, {}).render(CHATS[0])
+    message.tool_calls.choice = TOOL_CHOICE_NONE
+    assert shown_tools(message) is None
+    assert shown_tools(Constraint(regex="a")) is None
 
 
 def test_a_template_can_refuse_messages():
