@@ -9,6 +9,7 @@ Invariant: each answer leaves before the next stage starts, so that the other si
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ _WARM_UP = '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"t
 def serve(connection: Connection, engine_name: str, file: VocabularyFile) -> None:
     """Answer until the other side closes the connection."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    os.dup2(2, 1)  # engines that print warnings keep out of the tables
     vocabulary = vocabularies.load(file)
     engine = engines.make(engine_name, vocabulary)
     worker = Worker(engine, vocabulary)
