@@ -1,7 +1,7 @@
 """Why our engine was not right about a schema, and the list of all such schemas in Markdown.
 
 Invariant: a reason rests on something that was tried (another order of keys, another spelling of the same value, the
-schema without a keyword, another validator) or on the engine's own message; what neither explains is unexplained.
+schema without a keyword, another validator) or on what the engine itself says; what neither explains is unexplained.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 
 import jsonschema_rs
 
+from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from tests.bench.grammar.figures import Verdict, accepts, is_told_impossible, verdict
 from tests.bench.grammar.records import Record
 from tests.bench.grammar.tasks import Instance, Task
@@ -72,7 +73,8 @@ def _explained(wrong: Sequence[Instance], task: Task, rerun: Rerun) -> str:
     if all(_validated(task, instance) is (not instance.is_valid) for instance in wrong):
         return "jsonschema-rs says of the instance what we say"
     if not all(instance.is_valid for instance in wrong):
-        return "unexplained"
+        noted = sorted({keyword.keyword for keyword in compile_json_schema(task.schema, JsonOptions()).unenforced})
+        return f"told to be unenforced: {', '.join(noted)}" if noted else "unexplained"
     if verdict(rerun(task, in_any_order=True)) is Verdict.RIGHT:
         return "keys in an order that is not the schema's"
     if verdict(rerun(replace(task, instances=tuple(map(_respelled, wrong))))) is Verdict.RIGHT:

@@ -48,6 +48,7 @@ def only_without_unique_items(task, *, in_any_order=False):
         ({"type": "integer"}, "1", True, never, "unexplained"),
         ({"type": "string"}, "1", False, never, "unexplained"),
         ({"type": "string"}, "1", False, only_in_any_order, "unexplained"),
+        ({"format": "idn-hostname"}, '"-"', False, never, "told to be unenforced: format"),
         ({"type": 0}, "1", True, never, "unexplained"),
         ({}, '{"a": 1}', True, only_in_any_order, "keys in an order that is not the schema's"),
         ({}, "1e1", True, only_respelled, "another spelling of a number or string is accepted"),
