@@ -16,6 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps xgrammar apache-tvm-ffi  # without triton
 	touch $@
 
 demo: $(STAMP) ## Fetch the default model, start a server, send constrained requests over gRPC

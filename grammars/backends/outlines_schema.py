@@ -15,7 +15,7 @@ from typing import Any
 from decoding.errors import ConstraintError
 from grammars.constraint import UnenforcedKeyword
 
-_ANNOTATIONS = frozenset(
+ANNOTATIONS = frozenset(
     (
         *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
         *("$schema", "$id", "$comment", "$anchor", "$defs", "definitions"),
@@ -58,10 +58,10 @@ def _walk(schema: Any, pointer: str) -> Iterator[UnenforcedKeyword]:
     leading = next((keyword for keyword in _LEADING if keyword in schema), None)
     enforced = _enforced(schema, leading)
     for keyword in schema:
-        if keyword not in enforced and keyword not in _ANNOTATIONS:
+        if keyword not in enforced and keyword not in ANNOTATIONS:
             reason = f"outlines-core ignores it beside {leading}" if leading else "outlines-core does not know it"
-            yield UnenforcedKeyword(pointer=f"{pointer}/{_escaped(keyword)}", keyword=keyword, reason=reason)
-    for keyword, child in _children(schema):
+            yield UnenforcedKeyword(pointer=f"{pointer}/{escaped(keyword)}", keyword=keyword, reason=reason)
+    for keyword, child in children(schema):
         yield from _walk(child, f"{pointer}/{keyword}")
 
 
@@ -79,7 +79,8 @@ def _enforced(schema: Mapping[str, Any], leading: str | None) -> frozenset[str]:
     return _LEADING[leading] | {leading}
 
 
-def _children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The subschemas that these libraries read, and their places within ``schema``."""
     for keyword in _CHILDREN:
         if keyword in schema:
             yield keyword, schema[keyword]
@@ -88,9 +89,9 @@ def _children(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{keyword}/{index}", child) for index, child in enumerate(schema[keyword]))
     for keyword in _CHILD_MAPS:
         if isinstance(schema.get(keyword), dict):
-            yield from ((f"{keyword}/{_escaped(name)}", child) for name, child in schema[keyword].items())
+            yield from ((f"{keyword}/{escaped(name)}", child) for name, child in schema[keyword].items())
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """RFC 6901, section 3."""
     return name.replace("~", "~0").replace("/", "~1")

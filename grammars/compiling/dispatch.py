@@ -7,6 +7,7 @@ is refused here and not in a request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
 
 from decoding.errors import ConstraintError, GrammarStateError
@@ -61,6 +62,21 @@ def _llguidance(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits)
     return Compilation(grammar=grammar, unenforced=unenforced)
 
 
+def _xgrammar(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
+    if spec.kind is ConstraintKind.GRAMMAR:
+        return _llguidance(spec, trie, limits)
+    from grammars.backends.xgrammar import compile_xgrammar  # noqa: PLC0415 - loads torch, and is no dependency
+
+    key = spec.key(fingerprint=trie.vocabulary.fingerprint, backend="xgrammar")
+    grammar, unenforced = compile_xgrammar(spec, trie.vocabulary, key=key)
+    return Compilation(grammar=grammar, unenforced=unenforced)
+
+
+def is_installed(backend: str) -> bool:
+    """Whether a name in `BACKENDS` can be used here: xgrammar is a package that is not always there."""
+    return backend != "xgrammar" or find_spec("xgrammar") is not None
+
+
 BACKENDS: Mapping[str, Callable[[ConstraintSpec, TokenTrie, ConstraintLimits], Compilation]] = MappingProxyType(
-    {"espalier": _espalier, "outlines-core": _outlines, "llguidance": _llguidance}
+    {"espalier": _espalier, "outlines-core": _outlines, "llguidance": _llguidance, "xgrammar": _xgrammar}
 )

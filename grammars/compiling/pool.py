@@ -24,7 +24,7 @@ from typing import Self
 
 from decoding.errors import CapacityError, ConstraintError, EspalierError, InvalidRequestError, UnavailableError
 from grammars.compiling.cache import BoundedCache
-from grammars.compiling.dispatch import BACKENDS, compile_constraint
+from grammars.compiling.dispatch import BACKENDS, compile_constraint, is_installed
 from grammars.compiling.messages import CompileFunction, Reply, Setup, frame
 from grammars.compiling.process import WorkerProcess, WorkerTimeoutError
 from grammars.compiling.result import CompiledConstraint
@@ -41,7 +41,7 @@ class PoolOptions:
     """How a pool works.
 
     Attributes:
-        backend: "espalier", "llguidance" or "outlines-core"; llguidance compiles grammars in any case.
+        backend: "espalier", "llguidance", "outlines-core" or "xgrammar"; llguidance compiles grammars in any case.
         limits: what one constraint may cost.
         workers: processes; each compiles one constraint at a time.
         quick_s: constraints that compile longer are slow; they leave one worker to others, where there are two or more.
@@ -65,6 +65,11 @@ class PoolOptions:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InvalidRequestError("backend", f"is {self.backend!r}; use one of {', '.join(sorted(BACKENDS))}")
+        if not is_installed(self.backend):
+            mend = (
+                "pip install 'espalier-llm[xgrammar]', or without triton pip install --no-deps xgrammar apache-tvm-ffi"
+            )
+            raise InvalidRequestError("backend", f"{self.backend} is not installed; {mend}")
         least = {
             "workers": 1,
             "max_waiting": 0,

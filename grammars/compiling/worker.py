@@ -1,7 +1,8 @@
 """The program of a worker process: reads constraints from standard input, writes compiled ones to standard output.
 
 Invariant: a worker outlives neither its parent nor its limits, whatever the code that it runs does. It is started as a
-fresh interpreter (`python -m grammars.compiling.worker`) and imports neither torch nor grpc.
+fresh interpreter (`python -m grammars.compiling.worker`) and imports neither torch nor grpc,
+unless the backend does.
 """
 
 from __future__ import annotations

@@ -37,6 +37,14 @@ def print_language(expression: e.Expression) -> str:
     return f"{OPTIONS}start: T0\nT0: {_terminal(expression)}\n"
 
 
+def plain_regex(expression: e.Expression) -> str | None:
+    r"""The expression with groups, ``|``, counts and explicit classes alone, or None where it takes more.
+
+    Characters other than ASCII letters and digits are ``\u{...}``, so that most dialects read it alike.
+    """
+    return _regex(expression)
+
+
 class _Printer:
     def __init__(self, syntax: Syntax) -> None:
         self._syntax = syntax

@@ -11,7 +11,7 @@ import interegular
 import pytest
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
-from grammars.compiling.dispatch import BACKENDS, compile_constraint
+from grammars.compiling.dispatch import BACKENDS, compile_constraint, is_installed
 from grammars.compiling.messages import pack, shared_objects, unpack
 from grammars.compiling.result import Compilation
 from grammars.constraint import ConstraintKind, ConstraintSpec, Formats, PropertyOrder, RegexDialect, Whitespace
@@ -20,6 +20,7 @@ from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary
 
+INSTALLED = [name for name in BACKENDS if is_installed(name)]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
 
 
@@ -43,7 +44,7 @@ def accepted(compilation: Compilation, text: str) -> bool:
     return matcher.is_accepting
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", INSTALLED)
 @pytest.mark.parametrize(
     ("constraint", "good", "bad"),
     [
@@ -88,7 +89,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", INSTALLED)
 def test_an_option_of_schemas_is_followed_or_refused_by_name(trie: TokenTrie, backend: str, name: str) -> None:
     option, text = OPTIONS[name]
     rule = {"anyOf": [{"type": "integer"}, {"type": "string", "format": "date"}]}
@@ -102,7 +103,7 @@ def test_an_option_of_schemas_is_followed_or_refused_by_name(trie: TokenTrie, ba
     assert accepted(compiled(trie, spec("json_schema", schema, **option)), text)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", INSTALLED)
 def test_a_dialect_is_followed_or_refused_by_name(trie: TokenTrie, backend: str) -> None:
     arabic = spec("regex", "\\d", dialect=RegexDialect.ECMA)
     assert accepted(compiled(trie, spec("regex", "\\d"), backend), "٣")
