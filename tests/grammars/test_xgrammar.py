@@ -15,7 +15,8 @@ from decoding.masks import unpack
 from grammars.backends.xgrammar_schema import unenforced_keywords
 from grammars.compiling import dispatch
 from grammars.compiling.dispatch import compile_constraint
-from grammars.compiling.messages import shared_objects, unpack
+from grammars.compiling.messages import shared_objects
+from grammars.compiling.messages import unpack as unpacked
 from grammars.compiling.pool import CompilePool, PoolOptions
 from grammars.constraint import ConstraintKind, ConstraintSpec, RegexDialect, Whitespace
 from grammars.limits import ConstraintLimits
@@ -252,7 +253,7 @@ async def test_in_a_worker_of_the_pool(trie, vocabulary):
     pytest.importorskip("xgrammar")
     async with CompilePool(trie, PoolOptions(workers=1, backend="xgrammar")) as pool:
         compiled = await pool.compile(ConstraintSpec(kind=ConstraintKind.REGEX, text="ab|ac"))
-    grammar = unpack(compiled.packed, shared_objects(trie))
+    grammar = unpacked(compiled.packed, shared_objects(trie))
     assert grammar.matcher().branches(9) == (b"ab", b"ac")
     assert legal(grammar.matcher(), vocabulary) == [
         ord("a"),
