@@ -177,7 +177,8 @@ async def test_the_model_thinks_and_calls_a_tool(generation):
         tool_calls=common_pb2.ToolCalls(tools=[tool, common_pb2.Tool(name="stop")], name="weather"),
         reasoning=common_pb2.Reasoning(end="</think>\n", max_tokens=8),
     )
-    (sample,) = (await generation.Generate(chat("How warm is it in Rome? Call the tool.", constraint))).samples
+    question = chat("How warm is it in Rome? Call the tool.", constraint, max_tokens=120)
+    (sample,) = (await generation.Generate(question)).samples
     assert sample.completeness == common_pb2.COMPLETENESS_COMPLETE
     (call,) = sample.parts.tool_calls
     assert call.name == "weather"
