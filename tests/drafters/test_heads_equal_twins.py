@@ -27,6 +27,7 @@ MUTATIONS = {
     ),
     "eagle3-late": ("shifted features", "aux layers", "no input_norm", "no fc_norm.1", "no norm", "other residual"),
     "eagle3-same": ("shifted features", "wrong positions", "aux layers", "no hidden_norm", "no norm"),
+    "eagle3-tied": ("shifted features", "wrong positions", "no hidden_norm", "no norm", "other residual"),
     "speculators": ("shifted features", "wrong positions", "aux layers", "no hidden_norm", "other residual"),
     "mtp-deepseek": (
         "shifted features",
