@@ -61,7 +61,7 @@ class Target:
     def line(self) -> str:
         """One line: figure, bound, verdict."""
         bound = f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
-        return f"{'ok    ' if self.is_met else 'MISSED'} {self.name}: {self.value:.3g} ({bound})"
+        return f"{'ok    ' if self.is_met else 'MISSED'} {self.name}: {self.value:.4g} ({bound})"
 
 
 @dataclass(slots=True, kw_only=True)
