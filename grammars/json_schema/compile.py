@@ -70,7 +70,7 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     translator = Translator(document, best_effort=options.best_effort, assert_formats=options.assert_formats)
     zeros = int(options.integral_floats and document.dialect.integral_floats)
     values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA, zeros=zeros)
-    goal = values.goals.atom(Place(""))
+    goal = values.goals.atom(Place("", document.entered((), "")))
     _translate_all(values, goal)
     if not values.is_possible(goal):
         _refuse_repeats(values, goal)

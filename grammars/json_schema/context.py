@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from decoding.errors import ConstraintError, UnsupportedConstraintError
 from grammars.json_schema.boolean import FALSE, TRUE
 from grammars.json_schema.constants import exact
-from grammars.json_schema.document import FIELD, Document, escaped
+from grammars.json_schema.document import FIELD, Document, Scope, escaped
 from grammars.json_schema.leaves import Place
 from grammars.json_schema.shapes import Shape
 from grammars.json_schema.values import Values
@@ -34,12 +34,13 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The schema at `pointer`."""
+    """The schema at `pointer`, reached in the dynamic scope `scope`, which it is part of."""
 
     document: Document
     values: Values
     reporter: Reporter
     pointer: str
+    scope: Scope
     schema: dict[str, Any]
 
     def goal(self, *path: str | int) -> int:
@@ -66,19 +67,19 @@ class Context:
         reference = self.string(keyword)
         if keyword == "$ref":
             return self.document.resolve(reference, self.pointer, keyword)
-        target = self.document.resolve_dynamic(self.pointer, keyword)
-        if target is None:
-            raise self.unsupported(keyword, "depends on the way by which it is reached; use $ref")
-        return target
+        return self.document.resolve_dynamic(self.pointer, keyword, self.scope)
 
     def _at(self, place: str) -> Context | None:
         schema = self.document.at(place)
-        return replace(self, pointer=place, schema=schema) if isinstance(schema, dict) else None
+        scope = self.document.entered(self.scope, place)
+        return replace(self, pointer=place, scope=scope, schema=schema) if isinstance(schema, dict) else None
 
     def _goal_at(self, place: str) -> int:
         """The goal of the schema at a place; a bare reference is the schema it names."""
         seen = {place}
+        scope = self.scope
         while True:
+            scope = self.document.entered(scope, place)
             inner = self.document.at(place)
             if isinstance(inner, bool):
                 return TRUE if inner else FALSE
@@ -88,7 +89,7 @@ class Context:
                 return TRUE
             reference = inner.get("$ref")
             if not isinstance(reference, str) or not (len(inner) == 1 or self.document.dialect.ref_stands_alone):
-                return self.values.goals.atom(Place(place))
+                return self.values.goals.atom(Place(place, scope))
             place = self.document.resolve(reference, place, "$ref")
             if place in seen:
                 raise ConstraintError(FIELD, "refers to itself without reading a member or an item in between", place)

@@ -21,6 +21,12 @@ FIELD = "constraint.json_schema"
 
 Schema = bool | dict[str, Any]
 
+Scope = tuple[tuple[str, str], ...]
+"""The dynamic anchors of the resources on the way to a schema, with the place of each in the first one that has it."""
+
+_RECURSIVE = ""
+"""Stands for `$recursiveAnchor` among the names of dynamic anchors."""
+
 
 class Document:
     """A parsed schema.
@@ -37,6 +43,7 @@ class Document:
         self.dialect: Dialect = dialect_of(self.root)
         self._bases: dict[str, str] = {}
         self._named: dict[str, str] | None = None
+        self._dynamic: dict[str, dict[str, str]] | None = None
 
     def at(self, pointer: str) -> Any:
         """The JSON value at a place; raises KeyError where there is none."""
@@ -76,23 +83,40 @@ class Document:
             raise ConstraintError(FIELD, f"{keyword} {reference!r} names nothing in the schema", place)
         return target
 
-    def resolve_dynamic(self, pointer: str, keyword: str) -> str | None:
-        """The place that a `$dynamicRef` or `$recursiveRef` at ``pointer`` refers to, where the way there does not
-        matter.
+    def resolve_dynamic(self, pointer: str, keyword: str, scope: Scope) -> str:
+        """The place that a `$dynamicRef` or `$recursiveRef` at ``pointer`` refers to, reached by way of ``scope``.
 
-        It does not where the reference names no dynamic anchor, or one that the document has once. None where it does.
+        Where it names a dynamic anchor, that is the place of the anchor in the resource of the scope that was entered
+        first among those that have it (2020-12 core, section 8.2.3.2; 2019-09 core, section 8.2.4.2.2).
         """
         reference = self.at(pointer)[keyword]
         target = self.resolve(reference, pointer, keyword)
-        value = self.at(target)
-        if keyword == "$recursiveRef":
-            dynamic = [place for place, inner in self._schemas() if inner.get("$recursiveAnchor") is True]
-            is_dynamic = isinstance(value, dict) and value.get("$recursiveAnchor") is True
-        else:
-            anchor = reference.rpartition("#")[2]
-            dynamic = [place for place, inner in self._schemas() if inner.get("$dynamicAnchor") == anchor]
-            is_dynamic = isinstance(value, dict) and value.get("$dynamicAnchor") == anchor
-        return target if not is_dynamic or dynamic == [target] else None
+        anchor = _RECURSIVE if keyword == "$recursiveRef" else reference.rpartition("#")[2]
+        if anchor not in _dynamic_anchors(self.at(target)):
+            return target
+        return dict(scope).get(anchor, target)
+
+    def entered(self, scope: Scope, pointer: str) -> Scope:
+        """``scope`` after the schema at ``pointer`` was entered."""
+        if self._dynamic is None:
+            self._dynamic = {}
+            for place, inner in self._schemas() if _has_dynamic_anchors(self.root) else ():
+                for anchor in _dynamic_anchors(inner):
+                    self._dynamic.setdefault(self._resource(place), {}).setdefault(anchor, place)
+        if not self._dynamic:
+            return scope
+        own = self._dynamic.get(self._resource(pointer), {})
+        return tuple(sorted((own | dict(scope)).items()))
+
+    def _resource(self, pointer: str) -> str:
+        """The place of the schema with the `$id` that is in force at a place."""
+        while pointer:
+            value = self.at(pointer)
+            own = value.get(self.dialect.id_keyword) if isinstance(value, dict) else None
+            if isinstance(own, str) and not own.startswith("#") and not self._is_instance(pointer):
+                break
+            pointer = pointer.rpartition("/")[0]
+        return pointer
 
     def _schemas(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every object that may be a schema, with its place."""
@@ -157,6 +181,29 @@ class Document:
             anchor = value.get(keyword)
             if isinstance(anchor, str):
                 self._named.setdefault(f"{base}#{anchor}", pointer)
+
+
+def _dynamic_anchors(schema: Any) -> list[str]:
+    """The names of the dynamic anchors of a schema itself."""
+    if not isinstance(schema, dict):
+        return []
+    anchor = schema.get("$dynamicAnchor")
+    named = [anchor] if isinstance(anchor, str) and anchor else []
+    return [*named, _RECURSIVE] if schema.get("$recursiveAnchor") is True else named
+
+
+def _has_dynamic_anchors(root: Any) -> bool:
+    """Whether there may be any; quick, since hardly a document has them."""
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            if "$dynamicAnchor" in value or "$recursiveAnchor" in value:
+                return True
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return False
 
 
 def escaped(token: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from grammars.json_schema.boolean import Formulas
 from grammars.json_schema.constants import Constant
+from grammars.json_schema.document import Scope
 
 OPEN_LEVELS = 64
 """How deeply a value nests where the schema asks nothing of it."""
@@ -18,9 +19,10 @@ UNIQUE_LEVELS = 32
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A schema in the document, by its canonical JSON pointer."""
+    """A schema in the document, by its canonical JSON pointer, reached in a dynamic scope."""
 
     pointer: str
+    scope: Scope = ()
 
 
 @dataclass(frozen=True, slots=True)

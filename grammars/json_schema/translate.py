@@ -30,31 +30,34 @@ class Translator:
         self.assert_formats = assert_formats
         self.unenforced: dict[tuple[str, str], UnenforcedKeyword] = {}
         self._best_effort = best_effort
-        self._open: list[str] = []
+        self._open: list[Place] = []
 
     def __call__(self, values: Values, place: Place) -> Shape:
         """The shape of the schema at ``place``."""
         pointer = place.pointer
-        if pointer in self._open:
+        if place in self._open:
             raise ConstraintError(FIELD, "refers to itself without reading a member or an item in between", pointer)
         if len(self._open) == MAX_IN_PLACE:
             raise ConstraintError(
                 FIELD, f"applies more than {MAX_IN_PLACE} schemas to one value, one in another", pointer
             )
-        self._open.append(pointer)
+        self._open.append(place)
         try:
-            return self._shape(values, pointer, self.document.at(pointer))
+            return self._shape(values, place, self.document.at(pointer))
         finally:
             self._open.pop()
 
-    def _shape(self, values: Values, pointer: str, schema: Any) -> Shape:
+    def _shape(self, values: Values, place: Place, schema: Any) -> Shape:
+        pointer = place.pointer
         if isinstance(schema, bool):
             return ANYTHING if schema else NOTHING
         if not isinstance(schema, dict):
             raise ConstraintError(FIELD, "is no schema; give an object or a boolean", pointer)
         if "$ref" in schema and self.document.dialect.ref_stands_alone:
             schema = {"$ref": schema["$ref"]}
-        context = Context(document=self.document, values=values, reporter=self, pointer=pointer, schema=schema)
+        context = Context(
+            document=self.document, values=values, reporter=self, pointer=pointer, scope=place.scope, schema=schema
+        )
         parts = []
         for keyword, translate in KEYWORDS.items():
             if keyword in schema:

@@ -16,7 +16,7 @@ def ref(context: Context) -> Shape:
 
 
 def dynamic_ref(context: Context) -> Shape:
-    """The same for a dynamic reference, where the way by which it is reached does not matter."""
+    """The same for a dynamic reference, by way of the schemas through which it is reached."""
     return context.referred("$dynamicRef")
 
 

@@ -13,6 +13,7 @@ from grammars.json_schema.constants import constant
 from grammars.json_schema.context import Context
 from grammars.json_schema.leaves import Equal
 from grammars.json_schema.shapes import ANY_BOOLEAN, NOTHING, Shape
+from grammars.regular.formats import encodings
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -126,6 +127,18 @@ def string_format(context: Context) -> Shape | None:
         context.reporter.report(context.pointer, "format", f"{name!r} is no known format, so it asserts nothing")
         return None
     return Shape(string=formula)
+
+
+def content_encoding(context: Context) -> Shape | None:
+    """The string is in base 64; other encodings assert nothing.
+
+    An assertion as draft 7 (validation, section 8) allows it, in all drafts, and by the option of formats.
+    """
+    name = context.string("contentEncoding")
+    if name != "base64" or not context.reporter.assert_formats:
+        context.reporter.report(context.pointer, "contentEncoding", f"{name!r} is a note, so it asserts nothing")
+        return None
+    return Shape(string=context.pattern("contentEncoding", f"^(?:{encodings.BASE64})$"))
 
 
 _ONLY_STRINGS: dict[str, Any] = {"null": False, "booleans": 0, "number": FALSE, "array": FALSE, "object": FALSE}
