@@ -157,20 +157,20 @@ class Arrays:
         return formulas.choose(formulas.atom(Outcome(atom.goal)), fewer, formulas.atom(atom))
 
     def _pumped(self, before: int, after: int) -> Iterator[int]:
-        """``after``, preceded by what many such items leave where an item changes nothing but the count of items."""
-        counts = [
-            atom.count
-            for atom, _ in self.formulas.atoms(before)
-            if isinstance(atom, AtLeastItems) and atom.goal == TRUE
-        ]
-        if counts and min(counts) > 2 and self._counted_down(before, 1) == after:
-            yield self._counted_down(before, min(counts) - 1)
+        """``after``, preceded by what many such items leave where an item changes nothing but counts of items."""
+        counted = [atom for atom, _ in self.formulas.atoms(before) if isinstance(atom, AtLeastItems)]
+        for goals in (frozenset((TRUE,)), frozenset(atom.goal for atom in counted)):
+            fewest = min((atom.count for atom in counted if atom.goal in goals), default=0)
+            if fewest > 2 and self._counted_down(before, 1, goals) == after:
+                yield self._counted_down(before, fewest - 1, goals)
         yield after
 
-    def _counted_down(self, residue: int, items: int) -> int:
+    def _counted_down(self, residue: int, items: int, goals: frozenset[int]) -> int:
+        """``residue`` after so many items that meet each of ``goals``, as far as it counts those."""
+
         def image(atom: ArrayAtom) -> int:
-            if isinstance(atom, AtLeastItems) and atom.goal == TRUE:
-                return self.at_least(TRUE, atom.count - items)
+            if isinstance(atom, AtLeastItems) and atom.goal in goals:
+                return self.at_least(atom.goal, atom.count - items)
             return self.formulas.atom(atom)
 
         return self.formulas.substitute(residue, image, {})

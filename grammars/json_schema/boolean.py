@@ -128,11 +128,23 @@ class Formulas(Generic[AtomT]):
         leaf: Callable[[AtomT, bool], ResultT],
         join: Callable[[bool, list[ResultT]], ResultT],
     ) -> ResultT:
-        """Evaluate bottom-up: ``leaf(atom, is_positive)``, ``join(is_conjunction, parts)``."""
-        kind, args = self._nodes[formula]
-        if kind in (_ATOM, _NOT):
-            return leaf(args, kind == _ATOM)  # type: ignore[arg-type]
-        return join(kind == _AND, [self.fold(part, leaf, join) for part in args])  # type: ignore[union-attr]
+        """Evaluate bottom-up: ``leaf(atom, is_positive)``, ``join(is_conjunction, parts)``, once for every part."""
+        return self._fold(formula, leaf, join, {})
+
+    def _fold(
+        self,
+        formula: int,
+        leaf: Callable[[AtomT, bool], ResultT],
+        join: Callable[[bool, list[ResultT]], ResultT],
+        memo: dict[int, ResultT],
+    ) -> ResultT:
+        if formula not in memo:
+            kind, args = self._nodes[formula]
+            if kind in (_ATOM, _NOT):
+                memo[formula] = leaf(args, kind == _ATOM)  # type: ignore[arg-type]
+            else:
+                memo[formula] = join(kind == _AND, [self._fold(part, leaf, join, memo) for part in args])  # type: ignore[union-attr]
+        return memo[formula]
 
     def literal(self, formula: int) -> tuple[AtomT, bool] | None:
         """The atom of a formula that is one or its negation, and whether it is positive."""

@@ -32,10 +32,10 @@ def number_expression(numbers: Formulas[NumberAtom], formula: int) -> regular.Ex
         return number()
     if formula == FALSE:
         return regular.EMPTY
-    constants = numbers.fold(formula, _constants, _join_constants)
+    constants = _constants(numbers, formula, {})
     if constants is not None:
         is_canonical = numbers.atom(Canonical()) in numbers.conjuncts(formula)
-        true = [atom for atom in constants if _is_true(numbers, formula, atom.value)]
+        true = constants.values()
         return regular.union(*(_spelled(replace(atom, zeros=0) if is_canonical else atom) for atom in true))
     is_conjunction, parts = numbers.parts(formula)
     if not is_conjunction:
@@ -63,16 +63,45 @@ def holds(atom: NumberAtom, value: Decimal) -> bool:
     raise AssertionError(atom)
 
 
-def _constants(atom: NumberAtom, asserted: bool) -> frozenset[OneOf] | None:
-    """A finite set that holds every number of which a statement is true, where that shows on its face."""
-    return frozenset((atom,)) if asserted and isinstance(atom, OneOf) else None
+Constants = dict[Decimal, OneOf]
+"""Statements that a number equals a constant, by that constant."""
 
 
-def _join_constants(is_conjunction: bool, parts: list[frozenset[OneOf] | None]) -> frozenset[OneOf] | None:
-    finite = [part for part in parts if part is not None]
-    if is_conjunction:
-        return min(finite, key=len) if finite else None
-    return frozenset().union(*finite) if len(finite) == len(parts) else None
+def _constants(numbers: Formulas[NumberAtom], formula: int, memo: dict[int, Constants | None]) -> Constants | None:
+    """The numbers of which a formula is true, where it shows on its face that they are finitely many."""
+    if formula not in memo:
+        literal = numbers.literal(formula)
+        if literal is not None:
+            atom, asserted = literal
+            memo[formula] = {atom.value: atom} if asserted and isinstance(atom, OneOf) else None
+        else:
+            is_conjunction, parts = numbers.parts(formula)
+            found = [(part, _constants(numbers, part, memo)) for part in parts]
+            memo[formula] = _common(numbers, found) if is_conjunction else _together(found)
+    return memo[formula]
+
+
+def _together(found: list[tuple[int, Constants | None]]) -> Constants | None:
+    """The constants of a disjunction."""
+    together: Constants = {}
+    for _, constants in found:
+        if constants is None:
+            return None
+        together |= constants
+    return together
+
+
+def _common(numbers: Formulas[NumberAtom], found: list[tuple[int, Constants | None]]) -> Constants | None:
+    """The constants of a conjunction."""
+    finite = [constants for _, constants in found if constants is not None]
+    if not finite:
+        return None
+    others = [part for part, constants in found if constants is None]
+    return {
+        value: atom
+        for value, atom in min(finite, key=len).items()
+        if all(value in constants for constants in finite) and all(_is_true(numbers, part, value) for part in others)
+    }
 
 
 def _is_true(numbers: Formulas[NumberAtom], formula: int, value: Decimal) -> bool:

@@ -18,7 +18,7 @@ from grammars.json_schema.leaves import Place
 from grammars.json_schema.shapes import ANYTHING, NOTHING, Shape
 from grammars.json_schema.values import Values
 
-MAX_IN_PLACE = 80
+MAX_IN_PLACE = 48
 """Most schemas that apply to one value, one by way of the other: allOf in $ref in anyOf and so on."""
 
 

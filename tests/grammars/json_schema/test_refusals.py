@@ -171,7 +171,24 @@ def test_keys_that_overlap_in_too_many_ways_are_refused_at_their_place():
     assert caught.value.pointer == "/properties/p"
 
 
+def nested_if(levels):
+    return {"if": nested_if(levels - 1), "then": {"minLength": 2}} if levels else {"pattern": "^a"}
+
+
 BOMBS = {
+    "sixty if": nested_if(60),
+    "references in allOf": {
+        "$defs": {str(i): {"allOf": [{"$ref": f"#/$defs/{i + 1}"}]} for i in range(300)} | {"300": {}},
+        "$ref": "#/$defs/0",
+    },
+    "30,000 numbers": {"enum": list(range(0, 90_000, 3))},
+    "many members": {
+        "type": "object",
+        "properties": {f"p{index}": {"type": "integer"} for index in range(5000)},
+        "additionalProperties": False,
+        "minProperties": 2500,
+    },
+    "many to contain": {"contains": {"const": 1}, "minContains": 10_000, "maxContains": 20_000, "type": "array"},
     "10,000 levels as text": '{"not":' * 10_000 + "{}" + "}" * 10_000,
     "10,000 levels parsed": deep(10_000),
     "5 MB": json.dumps({"enum": ["x" * 100 + str(index) for index in range(50_000)]}),
