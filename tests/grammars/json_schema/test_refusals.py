@@ -163,8 +163,9 @@ def test_what_shows_only_in_the_middle_of_a_text_fails_the_matcher_alone(trie, m
     assert ord("[") in other.mask()
 
 
-def test_keys_that_overlap_in_too_many_ways_are_refused_at_their_place():
-    patterns = {f"{chr(97 + index)}": {} for index in range(12)}
+def test_keys_that_overlap_in_too_many_ways_are_refused_at_their_place(monkeypatch):
+    monkeypatch.setattr("grammars.json_schema.keys.MAX_REST_CLASSES", 32)
+    patterns = {f"{chr(97 + index)}": {} for index in range(6)}
     schema = {"properties": {"p": {"patternProperties": patterns, "minProperties": 1, "additionalProperties": False}}}
     with pytest.raises(UnsupportedConstraintError, match="overlap") as caught:
         compile_json_schema(schema, JsonOptions())
@@ -181,7 +182,7 @@ BOMBS = {
         "$defs": {str(i): {"allOf": [{"$ref": f"#/$defs/{i + 1}"}]} for i in range(300)} | {"300": {}},
         "$ref": "#/$defs/0",
     },
-    "30,000 numbers": {"enum": list(range(0, 90_000, 3))},
+    "10,000 numbers": {"enum": list(range(0, 30_000, 3))},
     "many members": {
         "type": "object",
         "properties": {f"p{index}": {"type": "integer"} for index in range(5000)},
