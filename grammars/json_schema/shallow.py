@@ -99,6 +99,8 @@ def too_deep(values: Values, goal: int) -> int | None:
         return None
     shallow = Shallow(values)
     for asked in inner:
+        if values.is_met_flatly(asked):
+            continue
         if values.is_possible(asked) and not values.is_possible(shallow.goal(asked)):
             return asked
     return None

@@ -103,6 +103,13 @@ class Values:
         """Whether some value meets ``goal``."""
         return self._search.run(_ask(("goal", goal)))
 
+    def is_met_flatly(self, goal: int) -> bool:
+        """Whether a scalar meets ``goal``, or an array or an object with nothing in it."""
+        shape = self.shape(goal)
+        if shape.null or shape.booleans or self._is_scalar_possible(shape):
+            return True
+        return self.objects.is_empty_allowed(shape.object) or self.arrays.closing((shape.array,)) is not None
+
     def open_object(self, formulas: Residues, order: tuple[str, ...]) -> ObjectState | None:
         """The state after ``{``, or None where no members complete any of ``formulas``."""
         state = self.live_members(self._opened(formulas, order))
