@@ -63,22 +63,33 @@ def _read(directory: Path, target: TargetModel, *, layer: HeadConfig, options: H
     check_vocabulary(layer, target, directory)
     if "target_hidden_size" in options:
         check_width("target_hidden_size", options.integer("target_hidden_size"), target, directory)
-    own_embedding = "embed_tokens.weight" in tensors.names
-    if not own_embedding:
+    chosen = _options(layer, options, tensors, target)
+    if not chosen.own_embedding:
         check_width("hidden_size (the head has no embed_tokens.weight)", shape.hidden_size, target, directory)
-    fuses = options.flag("use_aux_hidden_state", default=True)
-    if not fuses:
+    if not chosen.fuses:
         check_width("hidden_size (use_aux_hidden_state is false)", shape.hidden_size, target, directory)
+    features = FeatureSpec(layer_inputs=_aux_layers(options, target)) if chosen.fuses else FINAL_HIDDEN
+    target_ids = _target_ids(tensors, chosen.draft_vocab_size, target)
+    with torch.device("meta"):
+        head = Eagle3Head(shape, target, features, chosen, target_ids)
+    tensors.fill(head, eagle3_names, target.dtype, target.device)
+    # The speculators library keeps a copy of the target's output layer beside the head's.
+    tensors.skip(lambda name: name == "t2d" or name.startswith("verifier_") or name.endswith("rotary_emb.inv_freq"))
+    tensors.finish(head.kind)
+    return head
+
+
+def _options(layer: HeadConfig, options: HeadConfig, tensors: HeadTensors, target: TargetModel) -> Eagle3Options:
+    own_embedding = "embed_tokens.weight" in tensors.names
     draft_vocab_size = options.integer("draft_vocab_size", target.vocab_size)
     tied = options.flag("tie_word_embeddings", default=False) and "lm_head.weight" not in tensors.names
     if tied and not (own_embedding and draft_vocab_size == target.vocab_size):
         raise ModelLoadError(
-            f"{directory}: tie_word_embeddings needs embed_tokens.weight and a full draft vocabulary; restore the "
-            "published files, which hold lm_head.weight"
+            f"{tensors.directory}: tie_word_embeddings needs embed_tokens.weight and a full draft vocabulary; restore "
+            "the published files, which hold lm_head.weight"
         )
-    features = FeatureSpec(layer_inputs=_aux_layers(options, target)) if fuses else FINAL_HIDDEN
-    target_ids = _target_ids(tensors, draft_vocab_size, target)
-    chosen = Eagle3Options(
+    fuses = options.flag("use_aux_hidden_state", default=True)
+    return Eagle3Options(
         num_layers=layer.integer("num_hidden_layers", 1),
         draft_vocab_size=draft_vocab_size,
         own_embedding=own_embedding,
@@ -90,13 +101,6 @@ def _read(directory: Path, target: TargetModel, *, layer: HeadConfig, options: H
         norm_before_residual=options.flag("norm_before_residual", default=False),
         norm_output=options.flag("norm_output", default=False),
     )
-    with torch.device("meta"):
-        head = Eagle3Head(shape, target, features, chosen, target_ids)
-    tensors.fill(head, eagle3_names, target.dtype, target.device)
-    # The speculators library keeps a copy of the target's output layer beside the head's.
-    tensors.skip(lambda name: name == "t2d" or name.startswith("verifier_") or name.endswith("rotary_emb.inv_freq"))
-    tensors.finish(head.kind)
-    return head
 
 
 def eagle3_names(name: str) -> Iterable[str]:

@@ -169,7 +169,7 @@ def test_pickled_code_is_refused_and_not_run(files, target, tmp_path):
     torch.save({"fc.weight": Bomb()}, tmp_path / "pytorch_model.bin")
     with pytest.raises(ModelLoadError, match=r"more than tensors, which is never run; .* as safetensors"):
         load_head(tmp_path, target)
-    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps([1, 2]))
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps([1, 2], protocol=2))
     with pytest.raises(ModelLoadError, match=r"fetch it again|state dict"):
         load_head(tmp_path, target)
     torch.save([torch.ones(2)], tmp_path / "pytorch_model.bin")
