@@ -19,6 +19,7 @@ from grammars.protocol import Grammar
 from grammars.vocabulary import Vocabulary
 from service.awaited_grammars import Arrivals, AwaitedGrammars
 from service.engine_messages import Abort, DropGrammar, Ping, Report, Shutdown, Submit
+from service.garbage import collect_when_due
 from service.grammar_shelf import GrammarShelf
 from service.stops import StopAutomaton, TokenStopChecker
 
@@ -94,6 +95,7 @@ class EngineLoop:
     def run(self) -> None:
         """Turn until told to shut down."""
         while True:
+            collect_when_due(is_idle=not self._engine.has_work)
             instructions = list(self._take())
             if any(isinstance(instruction, Shutdown) for instruction in instructions):
                 return

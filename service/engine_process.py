@@ -20,6 +20,8 @@ from engine.loading.files import ModelFiles
 from grammars.compiling.messages import shared_objects, unpack
 from grammars.matching.trie import TokenTrie
 from grammars.protocol import Grammar
+from grammars.warm_up import warm_up
+from service import garbage
 from service.awaited_grammars import Arrivals
 from service.engine_loop import Engine, EngineLoop, Instruction, LoadedGrammar
 from service.engine_messages import BuildFailed, Command, DefineGrammar, Found, Ready, Tokens
@@ -61,6 +63,8 @@ def run_engine(connection: Connection, setup: EngineSetup) -> None:
         shared += shared_objects(trie)
         connection.send(Tokens(trie=trie))
         engine = setup.build(files, trie)
+        warm_up(trie)
+        garbage.settle()
     except EspalierError as error:
         connection.send(BuildFailed(error=error))
         return

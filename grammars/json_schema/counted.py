@@ -34,8 +34,8 @@ class CountedStrings:
         self._names = names
         self._kind = kind
         automaton = fixed(kind)
-        self._rows = automaton.rows
-        self._between = int(self._rows[automaton.start - 1, _QUOTE])
+        self._bytes_to = automaton.bytes_to
+        self._between = int(automaton.rows[automaton.start - 1, _QUOTE])
 
     def start(self, length: Length, outcome: int) -> list[tuple[int, int]]:
         """Codes of the first byte."""
@@ -43,14 +43,14 @@ class CountedStrings:
 
     def expand(self, state: int, length: Length, outcome: int, count: int, inner: int) -> None:
         """Build the row of a state with ``count`` whole code points read."""
-        inner_row = self._rows[inner - 1]
         row: npt.NDArray[np.int32] = np.zeros(256, dtype=np.int32)
         has_room = length.most is None or count < length.most
-        if has_room:
-            for after in np.unique(inner_row[inner_row > 0]).tolist():
-                row[inner_row == after] = self._state(length, outcome, count + (after == self._between), after)
-        if count >= length.least:
-            row[inner_row == CLOSES] = self._names.tables.exit(outcome)
+        for after, members in self._bytes_to[inner - 1]:
+            if after == CLOSES:
+                if count >= length.least:
+                    row[members] = self._names.tables.exit(outcome)
+            elif has_room:
+                row[members] = self._state(length, outcome, count + (after == self._between), after)
         self._names.tables.set_dense_row(state, row)
 
     def hint(self, length: Length, outcome: int, count: int, inner: int) -> Counted | None:

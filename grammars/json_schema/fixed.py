@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,25 @@ CLOSES = -1
 _QUOTE = b'"'[0]
 
 
-class Kind(enum.Enum):
-    """Which language."""
+class Kind(enum.IntEnum):
+    """Which language. Integers, since names of states hold kinds and are hashed all the time."""
 
-    STRING = "string"
-    KEY = "key"
-    NUMBER = "number"
-    INTEGER = "integer"
-    PLAIN_INTEGER = "plain integer"
-    CANONICAL_NUMBER = "number in its one spelling"
-    CANONICAL_INTEGER = "integer in its one spelling"
-    GAP = "white space between tokens"
+    STRING = enum.auto()
+    KEY = enum.auto()
+    NUMBER = enum.auto()
+    """Any number."""
+    INTEGER = enum.auto()
+    """Any integer, ``.0`` behind it or not."""
+    PLAIN_INTEGER = enum.auto()
+    CANONICAL_NUMBER = enum.auto()
+    """A number in its one spelling."""
+    CANONICAL_INTEGER = enum.auto()
+    """An integer in its one spelling."""
+    GAP = enum.auto()
+    """White space between tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FixedAutomaton:
     """All rows of an automaton.
 
@@ -50,6 +55,19 @@ class FixedAutomaton:
     rows: npt.NDArray[np.int32]
     final: npt.NDArray[np.int32]
     start: int
+
+    @cached_property
+    def first_row(self) -> tuple[tuple[int, int], ...]:
+        """The bytes that may come first, with the states that they lead to."""
+        row = self.rows[self.start - 1]
+        return tuple((byte, int(row[byte])) for byte in np.flatnonzero(row).tolist())
+
+    @cached_property
+    def bytes_to(self) -> tuple[tuple[tuple[int, npt.NDArray[np.intp]], ...], ...]:
+        """By state: the codes of its row that are not dead, with the bytes that have each."""
+        return tuple(
+            tuple((code, np.flatnonzero(row == code)) for code in np.unique(row).tolist() if code) for row in self.rows
+        )
 
 
 @cache

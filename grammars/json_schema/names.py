@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from grammars.json_schema.fixed import CLOSES, Kind, fixed
 from grammars.matching.tables import NO_OUTCOME, NOTHING_REMEMBERED, Remembering, Tables
@@ -56,6 +57,11 @@ class Names:
         first = self.tables.add_chain(text, code)
         self._states.update(enumerate(names, start=first))
         return first
+
+    def run(self, state: int, row: npt.NDArray[np.int32], text: bytes, names: list[Name]) -> None:
+        """Give ``state`` and new ones along ``text`` their rows, see `Tables.add_run`; nothing else asks for them."""
+        first = self.tables.add_run(state, row, text)
+        self._states.update(enumerate(names, start=first))
 
     def fixed_state(self, kind: Kind, outcome: int, inner: int) -> int:
         """A state of a fixed automaton that ends with ``outcome``; its rows are there at once."""

@@ -112,6 +112,14 @@ class ScalarStates:
             self._expand_last_word(state, words, low, depth)
             return
         row = self._row_of(rest).copy() if rest else np.zeros(256, dtype=np.int32)
+        run = words.common(low, high, depth)
+        turns = np.flatnonzero(row[np.frombuffer(run, dtype=np.uint8)] != rest)
+        if len(turns):
+            run = run[: int(turns[0])]  # further on, other words stand elsewhere
+        if len(run) > 1:
+            places = range(depth + 1, depth + len(run) + 1)
+            self._names.run(state, row, run, [("words", words, low, high, place, rest) for place in places])
+            return
         for byte, below, above in words.branches(low, high, depth):
             if depth + 1 == len(words.words[below]):
                 outcome = words.outcome(below)
@@ -154,9 +162,8 @@ class ScalarStates:
 
     def fixed_row(self, kind: Kind, outcome: int) -> Row:
         """Codes of the first byte of a text of a fixed automaton."""
-        automaton = fixed(kind)
-        row = automaton.rows[automaton.start - 1]
-        return [(byte, self._names.fixed_state(kind, outcome, int(row[byte]))) for byte in np.flatnonzero(row).tolist()]
+        first = self._names.fixed_state(kind, outcome, 1)
+        return [(byte, first + inner - 1) for byte, inner in fixed(kind).first_row]
 
     def _after_quote(self, rows: npt.NDArray[np.int32]) -> int:
         return int(rows[0, _QUOTE])

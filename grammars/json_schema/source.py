@@ -31,6 +31,7 @@ from grammars.matching.tables import NOTHING_REMEMBERED, Remembering, Tables
 
 _QUOTE, _COMMA, _COLON, _SPACE = b'",: '
 _CLOSE_ARRAY, _CLOSE_OBJECT = b"]}"
+_SPACE_ONLY = Remembering(is_space=True)
 
 
 class JsonSource:
@@ -51,6 +52,10 @@ class JsonSource:
         self.names = Names(tables)
         self._scalars = ScalarStates(self._values.languages, self.names)
         self._gap_row = self._scalars.fixed_row(Kind.GAP, 0) if self._whitespace is Whitespace.FLEXIBLE else []
+        self._gap_targets = [
+            ([byte for byte, target in self._gap_row if target == one], one)
+            for one in dict.fromkeys(target for _, target in self._gap_row)
+        ]
         tables.hint_of = self._scalars.hint
         tables.shallow_of = self.shallow
         return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
@@ -67,8 +72,8 @@ class JsonSource:
         match self.names.handler_name(handler):
             case ("root",):
                 return self.names.state(("done",))
-            case ("gap", name):
-                return self.names.state(name)
+            case ("gap", int(inner)):
+                return inner
             case ("key", state):
                 return self._gapped(("colon", state, outcome))
             case ("member", state, key_class):
@@ -116,9 +121,9 @@ class JsonSource:
         if not self._tables.is_built(inner):
             self.expand(self._tables, inner)
         row = self._tables.rows[inner].copy()
-        handler = self.names.handler(("gap", then), 1, Remembering(is_space=True))
-        for byte, inner_state in self._gap_row:
-            row[byte] = self._tables.push(handler, inner_state)
+        handler = self.names.handler(("gap", inner), 1, _SPACE_ONLY)
+        for gap_bytes, target in self._gap_targets:
+            row[gap_bytes] = self._tables.push(handler, target)
         self._tables.set_dense_row(state, row)
 
     def _expand_array_open(self, state: int, residues: Residues, is_unique: bool) -> None:
@@ -224,7 +229,8 @@ class JsonSource:
         return any(formulas) and self._values.open_object(formulas, merged_order(shapes)) is not None
 
     def _pushed(self, handler: int, row: Row) -> Row:
-        return [(byte, self._tables.push(handler, target)) for byte, target in row]
+        codes = {target: self._tables.push(handler, target) for target in {target for _, target in row}}
+        return [(byte, codes[target]) for byte, target in row]
 
     def _key_start(self, classes: KeyClasses, coming: int) -> int:
         """The state after the opening quote of a key in one of the classes ``coming``.

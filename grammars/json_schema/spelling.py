@@ -62,6 +62,16 @@ class WordRanges:
         """The outcome of a word, or FORBIDDEN."""
         return int(self.table.outcomes[index])
 
+    def common(self, low: int, high: int, depth: int) -> bytes:
+        """What all these words go on with, without the closing quote."""
+        first, last = self.words[low], self.words[high - 1]
+        if high - low == 1:
+            return first[depth:-1]
+        end = depth
+        while first[end] == last[end]:
+            end += 1
+        return first[depth:end]
+
     def branches(self, low: int, high: int, depth: int) -> list[tuple[int, int, int]]:
         """The next bytes of these words: (byte, low, high) each."""
         found = []

@@ -11,6 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
+from decoding.errors import GrammarStateError
+from decoding.masks import MaskRow
 from grammars.constraint import UnenforcedKeyword
 from grammars.matching.automaton import PushdownAutomaton
 from grammars.matching.masks import FirstRow, Masks
@@ -88,6 +90,13 @@ class LazyGrammar:
     def renewed(self) -> LazyGrammar:
         """An equal grammar without what this one built, but for the row at the start of the text."""
         return LazyGrammar(constraint=self.constraint, trie=self.trie, first=self._masks.first)
+
+    def row_after(self, text: bytes) -> MaskRow:
+        """The tokens that are legal after ``text``, a legal beginning however it is cut into tokens."""
+        position = self._positions.read(self._positions.start, text)
+        if position is None:
+            raise GrammarStateError(f"no text begins with {text!r}")
+        return self._positions.row(position)
 
     def matcher(self) -> PushdownMatcher:
         """A matcher at the start of the text."""

@@ -9,7 +9,7 @@ Invariant: rows handed out are immutable, and equal rows are one object while th
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
 
 MAX_CACHED_STATES = 1024
+MAX_CACHED_STACKS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +35,22 @@ class _Above:
 
     Attributes:
         bits: the tokens.
-        exits: the ranges of the trie that go on below the base.
+        exits: the ranges of the trie that go on below the base, but for those in `common`.
         whole: tokens that hold a whole remembered word.
+        common: ranges that many states have: one array for all of them.
     """
 
     bits: Bits
     exits: Ints
+    whole: tuple[int, ...] = ()
+    common: Ints = field(default_factory=lambda: NO_RANGES)
+
+
+class _Below(NamedTuple):
+    """What is live in `ranges`, an array of common exits, after pops of one stack."""
+
+    ranges: Ints
+    bits: Bits
     whole: tuple[int, ...]
 
 
@@ -58,12 +69,14 @@ class Masks:
         self._vocabulary = automaton.trie.vocabulary
         self._repeats = repeats
         self._above: OrderedDict[int, _Above] = OrderedDict()
+        self._below_common: OrderedDict[tuple[int, int], _Below] = OrderedDict()
         self._rows = RowCache(automaton.trie.bank)
 
     @property
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
-        return self._rows.num_bytes + sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
+        above = sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
+        return self._rows.num_bytes + above + sum(below.bits.nbytes for below in self._below_common.values())
 
     @property
     def num_drops(self) -> int:
@@ -94,8 +107,12 @@ class Masks:
         automaton = self._automaton
         above = self._above_stack(configuration.state)
         bits, whole = above.bits, above.whole
+        if len(above.common):
+            below = self._after_common(configuration.stack, above.common)
+            bits = bits | below.bits
+            whole += below.whole
         if len(above.exits):
-            bits = bits.copy()
+            bits = bits.copy() if bits is above.bits else bits
             live = automaton.walk(self._below(configuration.stack, above.exits), bits)
             whole += live.whole
         if automaton.final(configuration.state) != NO_OUTCOME and automaton.is_accepting(configuration):
@@ -104,6 +121,18 @@ class Masks:
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
         checked = tuple(self._repeats.whole_token(configuration, token) for token in whole)
         return self._rows.put(configuration, bits, checked)
+
+    def _after_common(self, stack: int, exits: Ints) -> _Below:
+        """What is live in common exits, found once for all states that have them above a stack."""
+        key = (id(exits), stack)
+        below = self._below_common.get(key)
+        if below is None:
+            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
+            live = self._automaton.walk(self._below(stack, exits), bits)
+            below = self._below_common[key] = _Below(exits, bits, live.whole)
+            if len(self._below_common) > MAX_CACHED_STACKS:
+                self._below_common.popitem(last=False)
+        return below
 
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
@@ -130,9 +159,10 @@ class Masks:
 
     def _overlaid(self, hint: Overlay) -> _Above:
         trie, words = self._automaton.trie, hint.words
-        if hint.base:
-            base = self._above_stack(hint.base)
-            bits, below = base.bits.copy(), base.exits
+        base = self._above_stack(hint.base) if hint.base else None
+        if base is not None:
+            bits = base.bits.copy()
+            below = base.exits if not len(base.common) else np.concatenate((base.exits, base.common))
         else:
             bits, below = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32), NO_RANGES
         exits = np.empty((len(below) + hint.high - hint.low, RANGE_FIELDS), dtype=np.int32)
@@ -141,7 +171,9 @@ class Masks:
             words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.nodes, trie.tokens,
             bits, exits, len(below),
         )  # fmt: skip
-        return _Above(bits=bits, exits=exits[:count], whole=())
+        if base is not None and below is base.exits and np.array_equal(exits[: len(below)], below):
+            return _Above(bits=bits, exits=exits[len(below) : count], common=below)
+        return _Above(bits=bits, exits=exits[:count])
 
     def _cut(self, hint: Counted) -> _Above:
         automaton, trie = self._automaton, self._automaton.trie
@@ -153,7 +185,9 @@ class Masks:
             plain = self._above_stack(hint.plain)
             lengths = trie.shared[key] = TokenLengths.of(automaton, hint.plain, plain.exits)
         bits, exits = lengths.cut(hint.least, hint.most)
-        return _Above(bits=bits, exits=exits, whole=())
+        if exits is lengths.exits:
+            return _Above(bits=bits, exits=NO_RANGES, common=exits)
+        return _Above(bits=bits, exits=exits)
 
     def _below(self, stack: int, exits: Ints) -> Ints:
         """The ranges of ``exits`` with the configurations that they go on in."""

@@ -73,8 +73,14 @@ class PushdownMatcher:
             if row is not None:
                 return row
         self._check()
-        with self._paying():
+        spent_s = self._begin()
+        try:
             return self._positions.row(self._position)
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+        finally:
+            self._left_s -= self._meter.since(spent_s)
 
     def only_end(self) -> bool:
         """True where nothing but an end-of-sequence token is legal."""
@@ -91,14 +97,16 @@ class PushdownMatcher:
                 self._position = known
                 return
         self._check()
-        with self._paying():
-            is_end = token in self._automaton.trie.vocabulary.eos_ids
-            if not is_end:
-                after = self._positions.follow(self._position, token)
-            elif not self._automaton.is_accepting(self._position.configuration):
-                raise GrammarStateError(f"end-of-sequence token {token} came before the text was complete")
+        spent_s = self._begin()
+        try:
+            after = self._after(token)
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+        finally:
+            self._left_s -= self._meter.since(spent_s)
         self._history.append(self._position)
-        if is_end:
+        if after is None:
             self._finished = True
         else:
             self._position = after
@@ -154,17 +162,17 @@ class PushdownMatcher:
             return None
         return [(byte, after) for byte, after in read if after is not None]
 
-    @contextmanager
-    def _paying(self) -> Iterator[None]:
-        """What is built for the sample itself comes out of its allowance; an error in it stays."""
-        spent_s = self._meter.allow(min(self._allowance.per_call_s, self._left_s))
-        try:
-            yield
-        except GrammarStateError as error:
-            self._error = str(error)
-            raise
-        finally:
-            self._left_s -= self._meter.spent_s - spent_s
+    def _after(self, token: int) -> Position | None:
+        """The next position; None for a legal end."""
+        if token not in self._automaton.trie.vocabulary.eos_ids:
+            return self._positions.follow(self._position, token)
+        if self._automaton.is_accepting(self._position.configuration):
+            return None
+        raise GrammarStateError(f"end-of-sequence token {token} came before the text was complete")
+
+    def _begin(self) -> float:
+        """What is built from here on is the sample's own; returns what the meter reads."""
+        return self._meter.allow(min(self._allowance.per_call_s, self._left_s))
 
     @contextmanager
     def _guessing(self) -> Iterator[None]:
@@ -173,7 +181,7 @@ class PushdownMatcher:
         try:
             yield
         finally:
-            self._left_guessing_s -= self._meter.spent_s - spent_s
+            self._left_guessing_s -= self._meter.since(spent_s)
 
     def _check(self) -> None:
         if self._error is not None:

@@ -44,11 +44,24 @@ class MeteredSource:
         self.spent_s = 0.0
         self._source = source
         self._until_s = math.inf
+        self._is_one_call = False
+        self._read_s: float | None = None
 
     def allow(self, seconds: float) -> float:
-        """Let the calls from here on spend so much; returns `spent_s`, for the difference afterwards."""
+        """Let a call spend so much from here on; returns `spent_s`, for `since` at its end.
+
+        All its processor time from the first state that is built to the last one counts: one reading of the clock per
+        state is enough then.
+        """
         self._until_s = self.spent_s + seconds
+        self._is_one_call = True
         return self.spent_s
+
+    def since(self, spent_s: float) -> float:
+        """What the call that began at a reading of `spent_s` spent. It ends here."""
+        self._is_one_call = False
+        self._read_s = None
+        return self.spent_s - spent_s
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """See `Source`."""
@@ -56,25 +69,32 @@ class MeteredSource:
 
     def expand(self, tables: Tables, state: int) -> None:
         """See `Source`. Raises GrammarStateError where the allowance is spent."""
-        start = self._begin()
+        self._begin()
         try:
             self._source.expand(tables, state)
         except (ConstraintError, RecursionError) as error:
             raise GrammarStateError(_TOO_MUCH) from error
         finally:
-            self.spent_s += time.thread_time() - start
+            self._pay()
 
     def resolve(self, tables: Tables, handler: int, outcome: int) -> int:
         """See `Source`. Raises GrammarStateError where the allowance is spent."""
-        start = self._begin()
+        self._begin()
         try:
             return self._source.resolve(tables, handler, outcome)
         except (ConstraintError, RecursionError) as error:
             raise GrammarStateError(_TOO_MUCH) from error
         finally:
-            self.spent_s += time.thread_time() - start
+            self._pay()
 
-    def _begin(self) -> float:
+    def _begin(self) -> None:
         if self.spent_s >= self._until_s:
             raise GrammarStateError(_TOO_MUCH)
-        return time.thread_time()
+        if self._read_s is None:
+            self._read_s = time.thread_time()
+
+    def _pay(self) -> None:
+        assert self._read_s is not None
+        now_s = time.thread_time()
+        self.spent_s += now_s - self._read_s
+        self._read_s = now_s if self._is_one_call else None

@@ -5,7 +5,7 @@ Invariant: the distinct rows that are kept take at most `MAX_BYTES`; equal ones 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import NamedTuple
 
 from decoding.masks import MaskRow
@@ -39,7 +39,7 @@ class RowCache:
         self._bank = bank
         self._max_bytes = max_bytes
         self._rows: OrderedDict[Configuration, SharedRow] = OrderedDict()
-        self._uses: Counter[int] = Counter()
+        self._uses: dict[int, int] = {}
         self.num_bytes = 0
         self.num_drops = 0
 
@@ -53,9 +53,10 @@ class RowCache:
     def put(self, configuration: Configuration, bits: Bits, whole: tuple[WholeToken, ...]) -> SharedRow:
         """Keep the row of a configuration; ``bits`` must not be written to afterwards."""
         row = self._bank.row(bits)
-        if not self._uses[id(row)]:
+        uses = self._uses.get(id(row), 0)
+        if not uses:
             self.num_bytes += row.bits_W.nbytes
-        self._uses[id(row)] += 1
+        self._uses[id(row)] = uses + 1
         shared = self._rows[configuration] = SharedRow(row, whole)
         if self.num_bytes > self._max_bytes:
             self.num_drops += 1

@@ -191,6 +191,22 @@ class Tables:
             self.rows[places, np.frombuffer(text, dtype=np.uint8)] = np.append(places[1:], code)
         return first
 
+    def add_run(self, state: int, row: npt.NDArray[np.int32], text: bytes) -> int:
+        """New states, one for each byte of ``text``, that it leads through from ``state``; the first one's number.
+
+        They and ``state`` get the row ``row`` for all other bytes, except for the last one, which has none yet.
+        """
+        first = self.num_states
+        while first + len(text) > len(self.rows):
+            self._grow_states()
+        self.num_states = last = first + len(text)
+        places = np.arange(first - 1, last - 1)
+        places[0] = state
+        self.rows[places] = row
+        self.rows[places, np.frombuffer(text, dtype=np.uint8)] = np.arange(first, last)
+        self.final[places] = NO_OUTCOME
+        return first
+
     def add_block(self, rows: npt.NDArray[np.int32], final: npt.NDArray[np.int32], key: Hashable) -> int:
         """New states with all their rows, whose positive codes count from 1 within the block; the first one's number.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
 from grammars.matching.trie import TokenTrie
 from grammars.vocabulary import Vocabulary
+from grammars.warm_up import warm_up
+from service import garbage
 
 
 class Espalier:
@@ -33,13 +34,13 @@ class Espalier:
                 size=vocab.size,
             )
         )
-
-        gc.collect()
-        gc.freeze()  # the vocabulary is no garbage; a server does the same once it is warm
+        warm_up(self._trie)
+        garbage.settle()  # both as the engine's process does
 
     def compile(self, kind: str, text: str) -> LazyGrammar:
         if kind != "json":
             raise NotImplementedError(kind)
+        garbage.collect_when_due(is_idle=True)
         options = JsonOptions(
             whitespace=Whitespace.FLEXIBLE,
             property_order=self.property_order,

@@ -59,8 +59,24 @@ def test_building_stops_where_the_allowance_ends(costs):
     with pytest.raises(GrammarStateError, match="simplify"):
         metered.resolve(Tables(), 0, 1)
     assert source.expanded == [0, 1, 2]
+    assert metered.since(0.0) == 3.0
     assert metered.allow(1.0) == 3.0
     metered.expand(Tables(), 4)
+
+
+def test_what_goes_on_between_calls_is_not_paid_for(costs):
+    metered = MeteredSource(CountedSource())
+    costs.append(1.0)
+    metered.allow(10.0)
+    metered.expand(Tables(), 0)
+    assert metered.since(0.0) == 1.0
+    costs.append(100.0)
+    metering.time.thread_time()
+    costs.append(1.0)
+    metered.expand(Tables(), 1)
+    metering.time.thread_time()
+    metered.expand(Tables(), 2)
+    assert metered.spent_s == 3.0
 
 
 def matcher_with(trie, per_call_s: float, in_all_s: float):
