@@ -22,7 +22,7 @@ RESPONSE_TOKENS = 1 << 11
 """Of one response, so many of the first tokens are remembered."""
 PROMPT_TOKENS = 1 << 11
 """Of a prompt, so many of the last tokens are read."""
-LEAST_CHANCE = 0.2
+LEAST_CHANCE = 0.3
 """Guesses that are less likely than this, all before them included, are not made."""
 
 
@@ -144,13 +144,13 @@ class SuffixSource:
 def _likeliest(text: Sequence[int], own: SuffixTree, learned: SuffixTree | None, count: int) -> list[tuple[int, float]]:
     """Up to ``count`` next tokens with their chances, by the tree that knows the longer suffix, or else by the own.
 
-    A suffix of m tokens that was seen n times leaves 1 / m of a further time open, in which something else came.
+    A suffix of m tokens leaves 3 / m of a further time open, in which something else came.
     """
     matched, counts = own.after(text)
     if learned is not None and (more := learned.after(text))[0] > matched:
         matched, counts = more
     if not counts:
         return []
-    total = sum(counts.values()) + 1 / matched
+    total = sum(counts.values()) + 3 / matched
     best = heapq.nlargest(count, counts.items(), key=lambda item: (item[1], -item[0]))
     return [(token, times / total) for token, times in best]

@@ -62,6 +62,25 @@ def grow(source, matcher, **options):
     return tree
 
 
+def settled(grammar):
+    """The grammar with the states of its forced text built: a call builds only so many as its time allows."""
+    known = None
+    while (text := grammar.matcher().forced(256)) != known:
+        known = text
+    return grammar
+
+
+def warm(grammar, tokenizer, *texts):
+    """The grammar with the states along these texts built."""
+    for text in texts:
+        matcher = grammar.matcher()
+        for token in tokenizer.encode(text):
+            matcher.mask()
+            matcher.advance(token)
+        matcher.mask()
+    return grammar
+
+
 def text_of(trie, tokens):
     return b"".join(trie.vocabulary.tokens[token] for token in tokens).decode()
 
@@ -85,14 +104,14 @@ def test_a_text_is_spelled_as_the_tokenizer_spells_it_behind_what_comes_before(s
 
 
 def test_forced_text_is_drafted_in_the_tokenizers_own_spelling(forced, trie, tokenizer):
-    grammar = compile_regex("The station is far from here").bind(trie)
+    grammar = settled(compile_regex("The station is far from here").bind(trie))
     tree = grow(forced, grammar.matcher())
     assert tree.path(len(tree) - 1) == tokenizer.encode("The station is far from here")
     assert set(tree.draft().sources[1:]) == {"forced"}
 
 
 def drafted_text(trie, source, pattern):
-    tree = grow(source, compile_regex(pattern).bind(trie).matcher())
+    tree = grow(source, settled(compile_regex(pattern).bind(trie)).matcher())
     return text_of(trie, tree.path(len(tree) - 1))
 
 
@@ -105,7 +124,7 @@ def test_the_last_token_is_left_out_where_the_tokenizer_would_join_it(forced, tr
 
 
 def test_a_long_text_is_cut_at_the_limit(forced, trie, tokenizer):
-    grammar = compile_regex("The station is far from here").bind(trie)
+    grammar = settled(compile_regex("The station is far from here").bind(trie))
     tree = grow(forced, grammar.matcher(), limit=4)
     assert tree.path(len(tree) - 1) == tokenizer.encode("The station is far from here")[:3]
 
@@ -143,7 +162,7 @@ def test_every_guess_is_legal_and_the_tree_is_within_its_bounds(forced, speller,
 
 def test_forced_text_a_guess_and_forced_text_again_come_in_one_tree(forced, trie, tokenizer):
     text = '{"name":"green","value":12,"ok":true}'
-    grammar = compile_json_schema(json.dumps(SCHEMA), JsonOptions()).bind(trie)
+    grammar = warm(compile_json_schema(json.dumps(SCHEMA), JsonOptions()).bind(trie), tokenizer, text)
     sources = [forced, NgramSource()]
     drafter = Composition(sources, FixedChooser(("forced", "ngram"), rows=64))
     tokens = tokenizer.encode('{"name":"green!')
@@ -153,8 +172,8 @@ def test_forced_text_a_guess_and_forced_text_again_come_in_one_tree(forced, trie
     assert text.startswith(text_of(trie, draft.tree.tokens[1:]))
 
 
-def test_branches_are_siblings(speller, trie):
-    grammar = compile_regex("(true|false|null)").bind(trie)
+def test_branches_are_siblings(speller, trie, tokenizer):
+    grammar = warm(compile_regex("(true|false|null)").bind(trie), tokenizer, "true", "false", "null")
     tree = grow(AlternativesSource(speller), grammar.matcher(), width=3, limit=16)
     leaves = [node for node, below in enumerate(tree.draft().tree.children()) if not below]
     assert {text_of(trie, tree.path(leaf)) for leaf in leaves} == {"true", "false", "null"}
@@ -170,7 +189,7 @@ def test_a_matcher_that_fails_ends_its_own_tree_only(forced, trie):
         def forced(self, limit):
             raise GrammarStateError("bound of work")
 
-    grammar = compile_regex("The station").bind(trie)
+    grammar = settled(compile_regex("The station").bind(trie))
     contexts = [context(Failing()), context(grammar.matcher())]
     drafts = Composition([forced], FixedChooser(["forced"], rows=64)).propose(contexts)
     assert len(drafts[0].tree) == 1 < len(drafts[1].tree)

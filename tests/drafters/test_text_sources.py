@@ -29,13 +29,9 @@ def grow(source, tokens, *, sequence_id=1, tenant="", limit=9, width=2):
 
 def searched(text, width):
     """Longest match first, the most recent first among equals, by searching."""
-    for size in range(min(ngram.LONGEST_KEY, len(text)), 0, -1):
-        places = [place for place in range(size, len(text)) if text[place - size : place] == text[-size:]]
-        places = places[-(ngram.PLACES - 1) :]
-        if places:
-            break
-    else:
-        return []
+    size = ngram.KEY
+    places = [place for place in range(size, len(text)) if text[place - size : place] == text[-size:]]
+    places = places[-(ngram.PLACES - 1) :]
 
     def matched(place):
         longest = min(place, len(text), ngram.LONGEST_MATCH)
@@ -65,11 +61,10 @@ def test_prompt_lookup_reads_on_behind_guesses_of_others():
     tokens = [1, 2, 3, 4, 9]
     context = DraftContext(sequence_id=1, tokens=tokens, num_prompt=1, matcher=None, limit=9)
     tree = GrowingTree(context, mix=("ngram",), limit=9, width=1)
-    tip = tree.extend(0, [1, 2], "other")
+    tree.extend(0, [1, 2, 3], "other")
     source.grow([tree])
     assert tree.draft().tree.tokens == (9, 1, 2, 3, 4, 9)
-    assert tree.draft().sources == ("", "other", "other", *["ngram"] * 3)
-    assert tip == 2
+    assert tree.draft().sources == ("", "other", "other", "other", "ngram", "ngram")
 
 
 def runs_of(texts):
