@@ -17,8 +17,8 @@ from drafters.source import grow_tips
 
 KEY = 3
 """Tokens of a run in the index, the shortest match. Where two or one are enough, free text gets three and seven times
-as many guesses, of which 1 in 15 is right, and each costs a row; copied text is served nearly as well (5.6 tokens a step
-instead of 6.3)."""
+as many guesses, of which 1 in 15 is right, and each costs a row; copied text is served nearly as well (5.6 tokens a
+step instead of 6.3)."""
 LONGEST_MATCH = 8
 """A match is not read back further than this."""
 PLACES = 16
