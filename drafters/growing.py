@@ -75,6 +75,10 @@ class GrowingTree:
         self._asked.update((source, node) for node in found)
         return found
 
+    def has_guess_of(self, source: str) -> bool:
+        """Whether ``source`` guessed any node."""
+        return source in self._sources
+
     def path(self, node: int) -> list[int]:
         """The guessed tokens that lead to ``node``, its own included; none for node 0."""
         path: list[int] = []

@@ -1,14 +1,15 @@
-"""The drafter `medusa`: heads on the hidden state from which the target drew the last known token.
+"""`medusa`: heads that guess the next tokens from one hidden state of the target, as a source.
 
-Invariant: a sequence whose newest hidden state was not shown gets no guess, rather than a guess from an old one.
+Invariant: the hidden state that is kept of a sequence is that of its last computed token, or none is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import torch
 
+from drafters.companion import Computed, TargetStates
 from drafters.growing import GrowingTree
 from drafters.heads.medusa import MedusaHeads
 from drafters.heads.target import FeatureSpec
@@ -18,44 +19,53 @@ from drafters.trees.merging import grow_below
 
 
 class MedusaSource:
-    """`drafters.source.Source` with `MedusaHeads`."""
+    """`drafters.source.Source` and `drafters.companion.Companion` around `MedusaHeads`."""
 
     name = "medusa"
 
-    def __init__(self, heads: MedusaHeads, *, vocab_size: int, eos_token_ids: Collection[int]) -> None:
-        """``vocab_size`` is the target's; ``eos_token_ids`` end texts without a matcher."""
+    def __init__(self, heads: MedusaHeads, *, vocab_size: int, num_tokens: int, eos_token_ids: Sequence[int]) -> None:
+        """``vocab_size`` is the width of the target's logits, ``num_tokens`` its tokenizer's true size."""
         self._heads = heads
-        self._vocabulary = DraftVocabulary(vocab_size, None)
-        self._eos_token_ids = frozenset(eos_token_ids)
+        self._vocabulary = DraftVocabulary(vocab_size, None, num_tokens=num_tokens)
+        self._eos_token_ids = tuple(eos_token_ids)
         self._hidden: dict[int, tuple[int, torch.Tensor]] = {}
+        """By sequence: the position of the last computed token, and its hidden state [E]."""
 
     @property
     def features(self) -> FeatureSpec:
-        """Which hidden states `show` expects."""
+        """What the heads read of the target."""
         return self._heads.features
-
-    def show(self, sequence_ids: Sequence[int], positions: Sequence[int], hidden_SE: torch.Tensor) -> None:
-        """Take in the newest hidden state of each sequence and the position of the token that it belongs to."""
-        for sequence_id, position, hidden_E in zip(sequence_ids, positions, hidden_SE.clone(), strict=True):
-            self._hidden[sequence_id] = (position, hidden_E)
 
     @torch.inference_mode()
     def grow(self, trees: Sequence[GrowingTree]) -> None:
-        """See `drafters.source.Source`. A guess reaches as deep as there are heads."""
-        ready = [(tree, hidden_E) for tree in trees if (hidden_E := self._newest(tree)) is not None]
-        if not ready:
-            return
-        logits = MedusaLogits(self._heads, self._vocabulary, torch.stack([hidden_E for _, hidden_E in ready]))
-        chosen, depth = [tree for tree, _ in ready], self._heads.num_heads
-        grow_below(self.name, chosen, logits, depth=depth, eos_token_ids=self._eos_token_ids)
+        """Guess below the leaves of each tree, as deep as there are heads."""
+        able = [tree for tree in trees if self._knows(tree)]
+        if able:
+            hidden_SE = torch.stack([self._hidden[tree.context.sequence_id][1] for tree in able])
+            logits = MedusaLogits(self._heads, self._vocabulary, hidden_SE)
+            grow_below(self.name, able, logits, depth=self._heads.num_heads, eos_token_ids=self._eos_token_ids)
 
     def observe(self, sequence_id: int, tokens: Sequence[int]) -> None:
         """Nothing to learn."""
 
+    def follow(self, computed: Sequence[Computed], states: TargetStates) -> None:
+        """See `Companion`."""
+        for part in computed:
+            last = part.first + len(part.rows) - 1
+            self._hidden[part.sequence_id] = last, states.features(self.features, part.rows[-1:])[0]
+
+    def fork(self, leader_id: int, follower_id: int) -> None:
+        """See `Companion`."""
+        if leader_id in self._hidden:
+            self._hidden[follower_id] = self._hidden[leader_id]
+
     def forget(self, sequence_id: int) -> None:
-        """Drop the hidden state."""
+        """See `Companion`."""
         self._hidden.pop(sequence_id, None)
 
-    def _newest(self, tree: GrowingTree) -> torch.Tensor | None:
-        position, hidden_E = self._hidden.get(tree.context.sequence_id, (-1, None))
-        return hidden_E if position == len(tree.context.tokens) - 2 else None
+    def copy_slots(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
+        """There is nothing in slots."""
+
+    def _knows(self, tree: GrowingTree) -> bool:
+        position, _ = self._hidden.get(tree.context.sequence_id, (-1, None))
+        return position == len(tree.context.tokens) - 2 and not tree.has_guess_of(self.name)

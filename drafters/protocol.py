@@ -27,6 +27,7 @@ class DraftContext:
         tokens: prompt and committed output; the last one is node 0 of the tree.
         num_prompt: how many of them are the prompt.
         matcher: the constraint's state after `tokens`, or None. Read and fork it, never advance it.
+        blocks: its block table, whose slots from that of node 0 on are free for `limit` nodes; what they hold is lost.
         limit: most nodes that the tree may have, node 0 included; at least 1.
         width: most guesses below one node; at least 1.
         mix: names of the drafters that the request asks for, none for plain decoding; None leaves it to the server.
@@ -37,6 +38,7 @@ class DraftContext:
     tokens: Sequence[int]
     num_prompt: int
     matcher: Matcher | None
+    blocks: Sequence[int] = ()
     limit: int
     width: int = 1
     mix: tuple[str, ...] | None = AUTO

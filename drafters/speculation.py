@@ -16,6 +16,10 @@ NONE_NAME = "none"
 FORCED = "forced"
 MODEL_FREE = (FORCED, "alternatives", "suffix", "ngram")
 """Drafters that need no model, in the order of their turns."""
+OF_THE_GRAMMAR = (FORCED, "alternatives")
+"""Those of them that know what the grammar leaves; drafters with a model act after them, the others last."""
+WITH_MODEL = ("eagle", "mtp", "medusa", "model")
+"""Drafters that a head or a model has to be loaded for."""
 MAX_DRAFT_TOKENS = 256
 """No server may offer more guesses per sequence and step: a tree's visibility mask grows with their square."""
 
@@ -101,6 +105,11 @@ class Offer:
             flag = "+".join((*self.loaded, name))
             problem = f"speculation.drafter: {name!r} is not loaded"
             return PreconditionError(f"{problem}; use {instead}, or start the server with --drafters {flag}")
+        if name in WITH_MODEL:
+            flag = "--draft-model" if name == "model" else "--draft-heads"
+            return PreconditionError(
+                f"speculation.drafter: {name!r} is not loaded; use {instead}, or start the server with {flag}"
+            )
         return InvalidRequestError("speculation.drafter", f"{name!r} is no drafter; use {instead}")
 
     def _check(self, field: str, value: int | None, *, least: int) -> None:

@@ -17,10 +17,12 @@ from drafters.ngram import NgramSource
 from drafters.none import NoDrafter
 from drafters.protocol import Drafter
 from drafters.source import Source
-from drafters.speculation import Offer, read_drafters
+from drafters.speculation import OF_THE_GRAMMAR, Offer, read_drafters
 from drafters.spelling import Speller, Tokenizer
 from drafters.suffix import SuffixSource
 from engine.blocks import BlockPool
+from engine.build_drafters import NO_NEURAL_DRAFTERS, NeuralDrafters, load_neural
+from engine.companions import Companions
 from engine.config import EngineConfig, ModelCard
 from engine.device import batch_tokens, compute_threads, resolve_device, resolve_dtype
 from engine.drafting import GuardedDrafter
@@ -70,6 +72,7 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, vocabulary: Vocabul
         eos_token_ids=files.eos_token_ids,
         num_tokens=vocabulary.num_tokens,
         sources=sources,
+        neural=load_neural(config, files, model),
         threads=threads,
     )
 
@@ -94,22 +97,33 @@ def assemble(
     eos_token_ids: tuple[int, ...],
     num_tokens: int | None = None,
     sources: Seq[Source] = (),
+    neural: NeuralDrafters = NO_NEURAL_DRAFTERS,
     drafter: Drafter | None = None,
     threads: ComputeThreads | None = None,
 ) -> Engine:
     """An engine around a loaded model.
 
-    ``sources`` guess in this order; ``drafter`` guesses instead of what would be composed of them.
+    ``sources`` guess in this order, those of ``neural`` behind the ones that know the grammar; ``drafter`` guesses
+    instead of what would be composed of them.
     """
+    context_length = min(config.context_length or model.context_length, model.context_length)
+    blocks = num_blocks(
+        config,
+        shapes=model.kv_shapes,
+        dtype=model.dtype,
+        device=model.device,
+        context_length=context_length,
+        beside=neural.bytes_per_block(model.dtype),
+    )
+    cache = KVCache(model.kv_shapes, blocks, model.dtype, model.device)
+    companions = neural.sources(model, cache, vocab_size=num_tokens or model.vocab_size, eos_token_ids=eos_token_ids)
+    known = [source for source in sources if source.name in OF_THE_GRAMMAR]
+    sources = [*known, *companions, *(source for source in sources if source not in known)]
     offer = Offer(
         loaded=tuple(source.name for source in sources),
         draft_tokens=config.draft_tokens if sources or drafter else 0,
         tree_width=config.tree_width,
         max_draft_tokens=config.max_draft_tokens,
-    )
-    context_length = min(config.context_length or model.context_length, model.context_length)
-    blocks = num_blocks(
-        config, shapes=model.kv_shapes, dtype=model.dtype, device=model.device, context_length=context_length
     )
     card = ModelCard(
         name=name,
@@ -132,13 +146,15 @@ def assemble(
         prefix_cache=config.prefix_cache,
         watermark=config.watermark,
     )
+    followers = Companions(companions)
     return Engine(
         card=card,
         config=config,
-        runner=ModelRunner(model, KVCache(model.kv_shapes, blocks, model.dtype, model.device), threads),
+        runner=ModelRunner(model, cache, threads, followers),
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
-        drafter=GuardedDrafter(drafter or _composed(sources), model.vocab_size),
+        drafter=GuardedDrafter(drafter or _composed(sources), num_tokens or model.vocab_size),
+        companions=followers,
         totals=totals,
     )
 

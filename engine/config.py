@@ -47,6 +47,11 @@ class EngineConfig:
             fixed number makes timings and last bits reproducible.
         seed: seed of dummy weights.
         drafters: names of the drafters to load, with "+" between them: forced, alternatives, suffix, ngram; or none.
+        draft_model: a smaller model with the same tokenizer (as for `model`), or self:N for the model's own first N
+            layers; loads the drafter "model".
+        draft_heads: directories of draft heads, with commas between them: EAGLE, EAGLE-3, speculators, Medusa or MTP;
+            load the drafters "eagle", "medusa" and "mtp".
+        draft_depth: longest guess, in tokens, of drafters with a model.
         draft_tokens: guesses per sequence and step where a request does not say.
         tree_width: guesses below one node of a draft tree where a request does not say.
         max_draft_tokens: most guesses per sequence and step that a request may ask for.
@@ -72,6 +77,9 @@ class EngineConfig:
     threads: int | None = None
     seed: int = 0
     drafters: str = "forced+ngram"
+    draft_model: str | None = None
+    draft_heads: str | None = None
+    draft_depth: int = 5
     draft_tokens: int = 8
     tree_width: int = 2
     max_draft_tokens: int = 64
@@ -81,7 +89,7 @@ class EngineConfig:
             raise InvalidRequestError(
                 "context_length", f"is {self.context_length}; it must be at least {MIN_CONTEXT_LENGTH}"
             )
-        at_least_one = ("max_running", "max_waiting_requests", "max_waiting_tokens")
+        at_least_one = ("draft_depth", "max_running", "max_waiting_requests", "max_waiting_tokens")
         optional = ("kv_cache_tokens", "max_batch_tokens", "threads")
         for name in (*at_least_one, *optional):
             value = getattr(self, name)

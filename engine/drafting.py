@@ -22,6 +22,7 @@ class GuardedDrafter:
     """A drafter whose failures cost guesses and nothing else."""
 
     def __init__(self, drafter: Drafter, vocab_size: int) -> None:
+        """``vocab_size``: the tokenizer's true size; ids past it are padding, which nobody may guess."""
         self._drafter = drafter
         self._vocab_size = vocab_size
 
@@ -79,6 +80,7 @@ def _context(work: Work) -> DraftContext:
         tokens=sequence.tokens,
         num_prompt=sequence.num_prompt,
         matcher=sequence.matcher,
+        blocks=sequence.blocks,
         limit=work.draft_nodes,
         width=sequence.drafting.width,
         mix=sequence.drafting.mix,

@@ -18,6 +18,7 @@ from decoding.finish import FinishReason
 from decoding.pipeline import LogitsPipeline
 from decoding.rows import Draw
 from engine.commit import Committed, commit, finish
+from engine.companions import Companions, Followed
 from engine.config import EngineConfig, ModelCard
 from engine.drafting import GuardedDrafter
 from engine.pack import pack, slots_of
@@ -43,6 +44,7 @@ class Engine:
         scheduler: Scheduler,
         pipeline: LogitsPipeline,
         drafter: GuardedDrafter,
+        companions: Companions,
         totals: Totals,
     ) -> None:
         self.card = card
@@ -51,8 +53,11 @@ class Engine:
         self._scheduler = scheduler
         self._pipeline = pipeline
         self._drafter = drafter
+        self._companions = companions
         self._totals = totals
         self._live: dict[str, list[Sequence]] = {}
+        self._ended: list[int] = []
+        """Sequences that the drafter is still to forget."""
         self._ids = itertools.count()
         self._arrivals = itertools.count()
 
@@ -75,7 +80,9 @@ class Engine:
     def abort(self, request_id: str) -> list[TokenEvent]:
         """End every sample of a request now and free what it holds; unknown ids are ignored."""
         cut = [(sequence, finish(sequence, FinishReason.CANCELLED)) for sequence in self._live.get(request_id, ())]
-        return [self._end(sequence, end) for sequence, end in cut]
+        events = [self._end(sequence, end) for sequence, end in cut]
+        self._forget_ended()
+        return events
 
     def step(self) -> list[TokenEvent]:
         """Compute one step of everything that the plan holds; the tokens that it committed."""
@@ -87,20 +94,24 @@ class Engine:
         if not plan.works:
             return []
         with timed("draft"):
+            self._runner.copy_blocks(plan.copies)
             drafts = self._drafter.propose(plan.works)
         with timed("forward"):
             batch = pack(
                 plan.works, [None if draft is None else draft.tree for draft in drafts], self._runner.model.device
             )
-            self._runner.copy_blocks(plan.copies)
-            logits_RV = self._runner.forward(batch)
+            logits_RV, hidden = self._runner.forward(batch)
         with timed("mask"):
             pending = verifications(plan.works, drafts)
         with timed("sample"):
             verdicts = self._draw(pending, logits_RV)
         with timed("commit"):
+            followed = Followed(plan.works, batch.starts)
             self._advance_chunks(plan.works, clock.seconds)
-            events = [self._commit(item, outcome) for item, outcome in zip(pending, verdicts, strict=True)]
+            events = [self._commit(item, outcome, followed) for item, outcome in zip(pending, verdicts, strict=True)]
+        with timed("draft"):
+            followed.tell(self._companions, hidden)
+            self._forget_ended()
         self._totals.steps += 1
         self._totals.spend(clock.seconds)
         return events
@@ -180,14 +191,16 @@ class Engine:
             work.sequence.num_computed += work.chunk - int(work.reaches_end)
             work.sequence.spend(seconds)
 
-    def _commit(self, item: Verification, outcome: Verdict | None) -> TokenEvent:
+    def _commit(self, item: Verification, outcome: Verdict | None, followed: Followed) -> TokenEvent:
         sequence = item.sequence
         if item.leader is not None:
             self._scheduler.fork(item.leader, sequence)
+            followed.forks.append((item.leader.id, sequence.id))
         if outcome is None:
             return self._end(sequence, finish(sequence, FinishReason.ERROR, item.error or ""))
         gained = commit(sequence, outcome, draft=item.draft, eos_token_ids=self.card.eos_token_ids)
         self._keep_path(sequence, outcome, len(gained.tokens))
+        followed.kept[sequence.id] = outcome.walk.nodes[: len(gained.tokens)]
         self._scheduler.index_computed(sequence)
         self._totals.count(item, gained)
         self._drafter.observe(sequence.id, gained.tokens, len(gained.nodes))
@@ -196,6 +209,11 @@ class Engine:
         if item.leader is not None:
             self._scheduler.join(sequence)
         return _event(sequence, gained)
+
+    def _forget_ended(self) -> None:
+        for sequence_id in self._ended:
+            self._drafter.forget(sequence_id)
+        self._ended.clear()
 
     def _keep_path(self, sequence: Sequence, outcome: Verdict, committed: int) -> None:
         """Move the KV of the accepted path to the front of its slots, and count it as computed.
@@ -213,7 +231,7 @@ class Engine:
 
     def _end(self, sequence: Sequence, end: Finish, gained: Committed | None = None) -> TokenEvent:
         self._scheduler.remove(sequence)
-        self._drafter.forget(sequence.id)
+        self._ended.append(sequence.id)
         request_id = sequence.request.request_id
         living = [other for other in self._live[request_id] if other is not sequence]
         if living:

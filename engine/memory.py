@@ -27,14 +27,21 @@ def free_bytes(device: torch.device) -> int:
 
 
 def num_blocks(
-    config: EngineConfig, *, shapes: Sequence[KVShape], dtype: torch.dtype, device: torch.device, context_length: int
+    config: EngineConfig,
+    *,
+    shapes: Sequence[KVShape],
+    dtype: torch.dtype,
+    device: torch.device,
+    context_length: int,
+    beside: int = 0,
 ) -> int:
     """Blocks of the KV cache.
 
     From the flag; else from a share of the free memory, at most what ``max_running`` sequences of full context fill.
+    ``beside``: bytes that drafters keep for each block.
     Raises ModelLoadError where what the flag asks for is not free, or not even one block fits.
     """
-    per_block = sum(shape.bytes_per_block(dtype) for shape in shapes)
+    per_block = beside + sum(shape.bytes_per_block(dtype) for shape in shapes)
     free = free_bytes(device)
     if config.kv_cache_tokens is not None:
         blocks = blocks_for(config.kv_cache_tokens)

@@ -13,6 +13,7 @@ may share it between sequences that begin alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,14 +66,6 @@ class HeadCache(Protocol):
         """Reserve room for the rows, whose keys and values `PassAttention.attend` brings."""
         ...
 
-    def truncate(self, sequence_id: int, length: int) -> None:
-        """Keep only the first ``length`` committed pairs of a sequence, and no guess."""
-        ...
-
-    def forget(self, sequence_id: int) -> None:
-        """The sequence ended; free what it held."""
-        ...
-
 
 def attend(
     q_QHD: torch.Tensor,
@@ -94,3 +87,21 @@ def attend(
         enable_gqa=True,
     )
     return out_HQD.squeeze(0).transpose(0, 1)
+
+
+def chain_mask(start: int, count: int) -> torch.Tensor:
+    """Row i of a chunk sees the ``start`` pairs before it and its first i + 1 rows: [count, start + count]."""
+    return torch.ones(count, start + count, dtype=torch.bool).tril_(start)
+
+
+def tree_mask(length: int, parents: Sequence[int], count: int) -> torch.Tensor:
+    """The last ``count`` guesses see every committed pair, their ancestors and themselves: bool [count, all pairs]."""
+    visible = torch.zeros(count, length + len(parents), dtype=torch.bool)
+    visible[:, :length] = True
+    first = len(parents) - count
+    for row in range(count):
+        guess = first + row
+        while guess >= 0:
+            visible[row, length + guess] = True
+            guess = parents[guess]
+    return visible

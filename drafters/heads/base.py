@@ -82,6 +82,11 @@ class RecurrentHead(nn.Module, ABC):
         self._target = target
 
     @property
+    def feature_width(self) -> int:
+        """F, numbers of the target that it reads for one token."""
+        return self.features.width(self._target.hidden_size)
+
+    @property
     def target_ids(self) -> torch.Tensor | None:
         """int64 [Vd], the target's id of each id of the draft vocabulary; None where both are the same."""
         return None

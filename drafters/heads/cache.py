@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from drafters.heads.attention import Pass, attend
+from drafters.heads.attention import Pass, attend, chain_mask, tree_mask
 from drafters.heads.layers import LayerShape
 
 _FIRST_ROOM = 64
@@ -87,7 +87,7 @@ class ContiguousCache:
                 lane=lane,
                 count=count,
                 start=start,
-                visible=_chain_mask(start, count, self._device) if start and count > 1 else None,
+                visible=chain_mask(start, count).to(self._device) if start and count > 1 else None,
                 causal=not start,
             )
         if all(parent < 0 for parent in parents):
@@ -95,7 +95,7 @@ class ContiguousCache:
         start = lane.length + len(lane.parents)
         self._make_room(lane, start + count)
         lane.parents += parents
-        visible = _tree_mask(lane.length, lane.parents, count).to(self._device)
+        visible = tree_mask(lane.length, lane.parents, count).to(self._device)
         return _Part(lane=lane, count=count, start=start, visible=visible, causal=False)
 
     def _new_lane(self, sequence_id: int) -> _Lane:
@@ -138,21 +138,3 @@ class ContiguousPass:
                 attend(q_QHD, keys[:stop], values[:stop], scale=scale, visible=part.visible, causal=part.causal)
             )
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-
-def _chain_mask(start: int, count: int, device: torch.device) -> torch.Tensor:
-    """Row i of a chunk sees the pairs before the chunk and its first i + 1 rows."""
-    return torch.ones(count, start + count, dtype=torch.bool, device=device).tril_(start)
-
-
-def _tree_mask(length: int, parents: list[int], count: int) -> torch.Tensor:
-    """The last ``count`` guesses see every committed pair, their ancestors and themselves."""
-    visible = torch.zeros(count, length + len(parents), dtype=torch.bool)
-    visible[:, :length] = True
-    first = len(parents) - count
-    for row in range(count):
-        guess = first + row
-        while guess >= 0:
-            visible[row, length + guess] = True
-            guess = parents[guess]
-    return visible

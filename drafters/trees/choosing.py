@@ -27,10 +27,19 @@ class Guess:
 class DraftVocabulary:
     """Which tokens a row of draft logits speaks of."""
 
-    def __init__(self, vocab_size: int, target_ids: torch.Tensor | None) -> None:
-        """``vocab_size``: V of the target; ``target_ids``: int64 [Vd], None where draft ids are target ids."""
+    def __init__(self, vocab_size: int, target_ids: torch.Tensor | None, *, num_tokens: int | None = None) -> None:
+        """The vocabulary of a head.
+
+        Args:
+            vocab_size: V, the width of the target's logits.
+            target_ids: int64 [Vd], None where draft ids are target ids.
+            num_tokens: the tokenizer's true size, where V is padded past it.
+        """
         self._vocab_size = vocab_size
         self._target_ids: npt.NDArray[np.int64] | None = None if target_ids is None else target_ids.cpu().numpy()
+        ids = np.arange(vocab_size) if self._target_ids is None else self._target_ids
+        self._real = ids < (vocab_size if num_tokens is None else num_tokens)
+        self._is_padded = not bool(self._real.all())
 
     def most_likely(
         self, logits_RV: torch.Tensor, masks: Sequence[MaskRow | None], widths: Sequence[int]
@@ -41,8 +50,8 @@ class DraftVocabulary:
         are not finite.
         """
         wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
-        if any(mask is not None for mask in masks):
-            legal_RV = torch.from_numpy(np.stack([self._legal(mask, logits_RV.shape[1]) for mask in masks]))
+        if self._is_padded or any(mask is not None for mask in masks):
+            legal_RV = torch.from_numpy(np.stack([self._legal(mask) for mask in masks]))
             wide_RV = wide_RV.masked_fill(~legal_RV.to(wide_RV.device), -torch.inf)
         best = torch.topk(wide_RV, min(max(widths), wide_RV.shape[1]), dim=-1)
         logprobs_RK = best.values - torch.logsumexp(wide_RV, dim=-1, keepdim=True)
@@ -58,9 +67,9 @@ class DraftVocabulary:
             for row, width in enumerate(widths)
         ]
 
-    def _legal(self, mask: MaskRow | None, draft_size: int) -> npt.NDArray[np.bool_]:
+    def _legal(self, mask: MaskRow | None) -> npt.NDArray[np.bool_]:
         if mask is None:
-            return np.ones(draft_size, dtype=bool)
+            return self._real
         legal_V = unpack(mask.bits_W, self._vocab_size)
         return legal_V if self._target_ids is None else legal_V[self._target_ids]
 

@@ -66,7 +66,8 @@ class CausalModel(Protocol):
     def hidden(self, batch: ForwardInput, cache: KVCache, *, taps: tuple[int, ...] = ()) -> Hidden:
         """Hidden states of one step; writes the step's keys and values into the cache.
 
-        ``taps`` names layers (0 to L - 1) whose inputs are wanted beside the final states: what draft heads read.
+        ``taps`` names layers (from 0) whose inputs are wanted beside the final states: what draft heads read. L stands
+        for the output of the last layer, before the final norm.
         """
         ...
 

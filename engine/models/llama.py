@@ -150,6 +150,8 @@ class LlamaModel:
             x_TE = layer.attention_output(attended_THD.flatten(1)).add_(x_TE)
             gate_TI, up_TI = layer.gate_up(layer.mlp_norm(x_TE)).chunk(2, dim=-1)
             x_TE = layer.down(self._activation(gate_TI).mul_(up_TI)).add_(x_TE)
+        if tapped is not None:
+            tapped[num_layers] = x_TE
         return x_TE
 
     def logits(self, hidden_RE: torch.Tensor) -> torch.Tensor:

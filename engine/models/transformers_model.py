@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from decoding.errors import ModelLoadError
 from engine.attention.base import AttentionBackend
 from engine.forward import ForwardInput
 from engine.kv_cache import KVCache, KVShape
@@ -77,6 +78,11 @@ class TransformersModel:
         arguments: dict[str, Any] = {STEP_ARGUMENT: PagedStep(self._attention, batch, cache)}
         if not taps:
             return Hidden(final_states(run_decoder(self._decoder, batch.tokens_T, batch.positions_T, arguments)))
+        if max(taps) >= self._config.get_text_config().num_hidden_layers:
+            raise ModelLoadError(
+                f"{self.architecture} runs through transformers, which does not show the output of the last layer "
+                "before its norm; use a draft head that reads other layers"
+            )
         arguments["output_hidden_states"] = True
         output = run_decoder(self._decoder, batch.tokens_T, batch.positions_T, arguments)
         states = output.hidden_states

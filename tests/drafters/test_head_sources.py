@@ -9,13 +9,14 @@ from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
 from drafters.checkpoints.load import load_head
 from drafters.choosing import FixedChooser
+from drafters.companion import Computed
 from drafters.composition import Composition
-from drafters.eagle import EagleSource, ShownTokens
 from drafters.growing import GrowingTree
 from drafters.heads.cache import ContiguousCache
 from drafters.heads.medusa import MedusaHeads
 from drafters.medusa import MedusaSource
 from drafters.protocol import DraftContext
+from drafters.recurrent import RecurrentSource
 
 KINDS = ("eagle", "eagle3", "mtp-qwen")
 
@@ -27,26 +28,64 @@ def head(request, files, target, tmp_path):
     return head
 
 
+class LoneSlots(ContiguousCache):
+    """`SlotCache` whose sequences share nothing; what blocks are called decides which feature is theirs."""
+
+    def place(self, sequence_id, blocks, pairs):
+        self.truncate(sequence_id, pairs)
+
+    def keep_features(self, blocks, features_NF):
+        self.kept = {**getattr(self, "kept", {}), **dict(zip(blocks, features_NF, strict=True))}
+
+    def feature(self, block):
+        return self.kept[block]
+
+    def copy_slots(self, sources, targets): ...
+
+
+BLOCK = 2
+
+
 @pytest.fixture
 def new_source(head, target):
     def make():
-        cache = ContiguousCache(head.shape, head.num_layers, dtype=torch.float64, device=torch.device("cpu"))
-        return EagleSource(head, cache, vocab_size=target.vocab_size, depth=3, eos_token_ids=())
+        cache = LoneSlots(head.shape, head.num_layers, dtype=torch.float64, device=torch.device("cpu"))
+        return RecurrentSource(
+            "eagle",
+            head,
+            cache,
+            vocab_size=target.vocab_size,
+            num_tokens=target.vocab_size,
+            depth=3,
+            eos_token_ids=(),
+            block_size=BLOCK,
+        )
 
     return make
 
 
-def shown(source, texts, spans):
-    spans = {id_: span for id_, span in spans.items() if span[1] > span[0]}
-    return ShownTokens(
-        sequence_ids=tuple(spans),
-        starts=tuple(start for start, _ in spans.values()),
-        counts=tuple(stop - start for start, stop in spans.values()),
-        tokens_T=torch.tensor([token for id_, (a, b) in spans.items() for token in texts[id_].tokens[a:b]]),
-        features_TF=torch.cat(
-            [texts[id_].features(source.features.layer_inputs)[a - 1 : b - 1] for id_, (a, b) in spans.items()]
-        ),
-    )
+class States:
+    """Of several texts, one after the other."""
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    def features(self, spec, rows):
+        return torch.cat([text.features(spec.layer_inputs) for text in self.texts])[rows]
+
+
+def show(source, texts, spans):
+    """Let the source see the target compute the tokens of these spans, features and all."""
+    computed, offset = [], 0
+    for id_, text in texts.items():
+        if id_ in spans:
+            start, stop = spans[id_]
+            blocks = [100 * id_ + block for block in range(len(text.tokens))]
+            rows = [offset + position for position in range(start, stop)]
+            computed.append(Computed(sequence_id=id_, tokens=text.tokens, blocks=blocks, first=start, rows=rows))
+        offset += len(text.tokens)
+    with torch.inference_mode():
+        source.follow(computed, States(list(texts.values())))
 
 
 def context(id_, tokens, *, matcher=None, limit=9, width=3, mix=None):
@@ -63,55 +102,54 @@ def drafts(source, texts):
     return [tree.draft() for tree in trees]
 
 
-def test_the_drafter_is_called_by_its_kind(head, new_source):
-    assert new_source().name == ("mtp" if head.kind == "mtp" else "eagle")
-
-
-def test_trees_do_not_depend_on_how_the_text_was_shown(new_source, text_of):
+def test_trees_do_not_depend_on_how_the_text_was_computed(new_source, text_of):
     texts = {4: text_of(9, 1), 6: text_of(5, 2)}
     whole = new_source()
-    whole.show(shown(whole, texts, {4: (1, 9), 6: (1, 5)}))
+    show(whole, texts, {4: (0, 8), 6: (0, 4)})
     expected = drafts(whole, texts)
     assert [len(draft.tree) for draft in expected] == [9, 9]
     assert {source for draft in expected for source in draft.sources[1:]} == {whole.name}
     cut = new_source()
-    for spans in ({4: (1, 3)}, {4: (3, 4), 6: (1, 4)}, {6: (4, 5), 4: (4, 9)}):
-        cut.show(shown(cut, texts, spans))
+    for spans in ({4: (0, 2)}, {4: (2, 3), 6: (0, 3)}, {6: (3, 4), 4: (3, 8)}):
+        show(cut, texts, spans)
     assert drafts(cut, texts) == expected
     assert drafts(cut, texts) == expected  # growing leaves nothing behind
 
 
-def test_a_preempted_sequence_is_shown_again(new_source, text_of):
+def test_a_preempted_sequence_is_followed_again(new_source, text_of):
     texts = {4: text_of(9, 1)}
     source = new_source()
-    source.show(shown(source, texts, {4: (1, 9)}))
+    show(source, texts, {4: (0, 8)})
     expected = drafts(source, texts)
-    source.show(shown(source, {4: text_of(7, 3)}, {4: (3, 7)}))  # another text from token 3 on
-    source.show(shown(source, texts, {4: (3, 9)}))
+    show(source, texts, {4: (2, 8)})  # behind a cached block
     assert drafts(source, texts) == expected
-    source.show(shown(source, texts, {4: (1, 9)}))
+    show(source, texts, {4: (0, 8)})
     assert drafts(source, texts) == expected
 
 
-def test_behind_a_gap_the_head_begins_anew(new_source, text_of):
+def test_a_gap_that_no_block_ends_gives_no_guess(new_source, text_of):
     texts = {4: text_of(9, 1)}
-    source, fresh = new_source(), new_source()
-    source.show(shown(source, texts, {4: (1, 3)}))
-    source.show(shown(source, texts, {4: (6, 9)}))
-    fresh.show(shown(fresh, texts, {4: (6, 9)}))
-    assert drafts(source, texts) == drafts(fresh, texts)
-    source.show(shown(source, texts, {4: (1, 9)}))  # and what comes before a beginning replaces it
-    fresh.forget(4)
-    fresh.show(shown(fresh, texts, {4: (1, 9)}))
-    assert drafts(source, texts) == drafts(fresh, texts)
+    source = new_source()
+    show(source, texts, {4: (0, 3)})
+    show(source, texts, {4: (5, 8)})
+    assert [len(draft.tree) for draft in drafts(source, texts)] == [1]
+
+
+def test_a_fork_goes_its_own_way(new_source, text_of):
+    text = text_of(9, 1)
+    source = new_source()
+    show(source, {4: text}, {4: (0, 5)})
+    source.fork(4, 5)
+    show(source, {4: text}, {4: (5, 8)})
+    assert [len(draft.tree) for draft in drafts(source, {4: text, 5: text})] == [9, 1]
 
 
 def test_an_old_state_gives_no_guess(new_source, text_of):
     text = text_of(9, 1)
     source = new_source()
-    source.show(shown(source, {4: text}, {4: (1, 8)}))
+    show(source, {4: text}, {4: (0, 7)})
     assert [len(draft.tree) for draft in drafts(source, {4: text, 5: text})] == [1, 1]
-    source.show(shown(source, {4: text}, {4: (8, 9)}))
+    show(source, {4: text}, {4: (7, 8)})
     assert [len(draft.tree) for draft in drafts(source, {4: text, 5: text})] == [9, 1]
     source.forget(4)
     assert [len(draft.tree) for draft in drafts(source, {4: text})] == [1]
@@ -140,7 +178,7 @@ class Written:
 def test_a_head_continues_what_others_guessed(head, new_source, plain, target, text_of):
     texts = {4: text_of(6, 1), 6: text_of(4, 2)}
     source, twin = new_source(), plain(head.files, target)
-    source.show(shown(source, texts, {4: (1, 6), 6: (1, 4)}))
+    show(source, texts, {4: (0, 5), 6: (0, 3)})
     drafter = Composition([Written([7, 8], [9]), source], FixedChooser(["written", source.name], rows=40))
     proposed = drafter.propose([context(id_, text.tokens, limit=14) for id_, text in texts.items()])
     ids = list(range(target.vocab_size)) if head.target_ids is None else head.target_ids.tolist()
@@ -163,12 +201,12 @@ def test_a_head_continues_what_others_guessed(head, new_source, plain, target, t
 def test_turns_with_others_end_and_stay_within_the_limit(new_source, text_of):
     texts = {4: text_of(6, 1)}
     source = new_source()
-    source.show(shown(source, texts, {4: (1, 6)}))
+    show(source, texts, {4: (0, 5)})
     drafter = Composition([Written([7], more=[5, 6]), source], FixedChooser(["written", source.name], rows=60))
     (draft,) = drafter.propose([context(4, texts[4].tokens, limit=50, width=2)])
     assert len(draft.tree) <= 50
     assert {"written", source.name} <= set(draft.sources)
-    assert draft.tree.depths()[-1] > 4  # both have had several turns
+    assert draft.sources.count("written") > 2  # it goes on below what the head guessed
 
 
 class EndsEarly:
@@ -199,7 +237,7 @@ def test_masks_hold_and_an_exhausted_matcher_ends_its_own_tree(new_source, text_
     allowed = [3, 5, 7] if head.target_ids is None else head.target_ids[:3].tolist()
     texts = {4: text_of(6, 1), 6: text_of(4, 2)}
     source = new_source()
-    source.show(shown(source, texts, {4: (1, 6), 6: (1, 4)}))
+    show(source, texts, {4: (0, 5), 6: (0, 3)})
     trees = [
         GrowingTree(context(4, texts[4].tokens, matcher=EndsEarly(allowed)), mix=(source.name,), limit=9, width=3),
         GrowingTree(context(6, texts[6].tokens), mix=(source.name,), limit=9, width=3),
@@ -213,9 +251,9 @@ def test_masks_hold_and_an_exhausted_matcher_ends_its_own_tree(new_source, text_
 
 def test_medusa_guesses_as_deep_as_its_heads_and_only_from_the_newest_state(target, text_of):
     heads = MedusaHeads(target, num_heads=2, num_blocks=1, share_lm_head=True).double()
-    source = MedusaSource(heads, vocab_size=target.vocab_size, eos_token_ids=())
+    source = MedusaSource(heads, vocab_size=target.vocab_size, num_tokens=target.vocab_size, eos_token_ids=())
     texts = {4: text_of(6, 1), 6: text_of(4, 2)}
-    source.show([4, 6], [4, 1], torch.stack([texts[4].final[4], texts[6].final[1]]))  # of 6 an old one
+    show(source, texts, {4: (0, 5), 6: (0, 2)})  # of 6 an old state
     fresh, old = drafts(source, texts)
     assert len(old.tree) == 1
     assert len(fresh.tree) == 9
@@ -229,9 +267,9 @@ def test_medusa_guesses_as_deep_as_its_heads_and_only_from_the_newest_state(targ
 
 def test_medusa_continues_what_others_guessed_within_its_reach(target, text_of):
     heads = MedusaHeads(target, num_heads=2, num_blocks=1, share_lm_head=True).double()
-    source = MedusaSource(heads, vocab_size=target.vocab_size, eos_token_ids=())
+    source = MedusaSource(heads, vocab_size=target.vocab_size, num_tokens=target.vocab_size, eos_token_ids=())
     text = text_of(6, 1)
-    source.show([4], [4], text.final[4:5])
+    show(source, {4: text}, {4: (0, 5)})
     drafter = Composition([Written([7], [8, 9]), source], FixedChooser(["written", "medusa"], rows=40))
     (draft,) = drafter.propose([context(4, text.tokens, limit=30)])
     best = torch.topk(heads.logits(1, text.final[4:5])[0], 3).indices.tolist()

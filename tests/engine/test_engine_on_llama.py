@@ -102,7 +102,13 @@ def test_a_hit_gives_bit_equal_logits_to_a_miss_where_chunk_boundaries_are_the_s
     engine = build(files, dtype=dtype, max_batch_tokens=48)
     seen: list[torch.Tensor] = []
     forward = engine._runner.forward
-    monkeypatch.setattr(engine._runner, "forward", lambda batch: seen.append(forward(batch)) or seen[-1])
+
+    def keep(batch):
+        outputs = forward(batch)
+        seen.append(outputs.logits_RV)
+        return outputs
+
+    monkeypatch.setattr(engine._runner, "forward", keep)
     prompt = tuple(3 + index * 7 % 500 for index in range(50))
     for name, cached in (("miss", 0), ("hit", 48)):  # chunks of 48 and 2, then 48 cached and a chunk of 2
         engine.submit(GenerationRequest(request_id=name, prompt=prompt, params=SamplingParams(max_tokens=1)))

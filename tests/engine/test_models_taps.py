@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from decoding.errors import ModelLoadError
 from engine.kv_cache import KVCache
 from engine.loading.directory import read_directory
 from engine.loading.weights import load_model
@@ -44,6 +45,13 @@ def test_taps_are_the_inputs_of_their_layers(tiny_model_dir, overrides):
         torch.testing.assert_close(tap, states[layer][0], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(hidden.final_TE, states[-1][0], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(embedded, states[0][0])
+    if isinstance(model, LlamaModel):
+        with torch.inference_mode():
+            (last,) = model.hidden(step(model), cache_of(model), taps=(4,)).taps_TE
+        torch.testing.assert_close(plain.model.norm(last), hidden.final_TE, atol=1e-4, rtol=1e-4)
+    else:
+        with torch.inference_mode(), pytest.raises(ModelLoadError, match="output of the last layer"):
+            model.hidden(step(model), cache_of(model), taps=(4,))
     assert bare.taps_TE == ()
     assert torch.equal(bare.final_TE, hidden.final_TE)
 
