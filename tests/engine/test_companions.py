@@ -293,4 +293,4 @@ def test_requests_that_name_what_is_not_there(files, flags):
     with pytest.raises(InvalidRequestError, match="no drafter"):
         engine.submit(replace(request, speculation=Speculation(drafter="eagles")))
     assert isinstance(engine._companions._companions[0], ModelSource)
-    assert "model" in engine.card.drafters
+    assert "model" in engine.card.offer.loaded
