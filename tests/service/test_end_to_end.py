@@ -198,6 +198,36 @@ async def test_a_repeated_prompt_is_found_in_the_cache_unless_another_tenant_sen
     assert first.samples[0].text == again.samples[0].text == other.samples[0].text
 
 
+async def test_drafters_change_no_text_and_tell_what_became_of_their_guesses(server, generation):
+    message = request(temperature=0.0, max_tokens=60, ignore_eos=True)
+    message.constraint.json_schema = json.dumps(ORDER)
+    answers = {}
+    for drafter in ("NONE", "forced", "forced+ngram", "AUTO"):
+        message.speculation.drafter = drafter
+        answers[drafter] = await generation.Generate(message)
+    assert len({answer.samples[0].text for answer in answers.values()}) == 1
+    assert answers["NONE"].usage.drafted_tokens == 0
+    for drafter in ("forced", "forced+ngram", "AUTO"):
+        usage = answers[drafter].usage
+        assert 0 < usage.forced_tokens <= usage.accepted_tokens == sum(usage.accepted_per_position)
+        assert usage.accepted_tokens + usage.rejected_by_model_tokens == usage.drafted_tokens
+        assert min(usage.draft_ms, usage.mask_ms, usage.forward_ms, usage.sample_ms) > 0
+    assert server.metric("espalier:spec_decode_num_forced_tokens_total") > 0
+
+
+async def test_a_drafter_that_is_not_loaded_and_a_tree_that_is_too_large_are_refused_by_the_engine(generation):
+    message = request()
+    message.speculation.drafter = "suffix"
+    with pytest.raises(grpc.aio.AioRpcError, match="start the server with --drafters") as caught:
+        await generation.Generate(message)
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    message.speculation.drafter = "AUTO"
+    message.speculation.max_draft_tokens = 65
+    with pytest.raises(grpc.aio.AioRpcError, match="raise --max-draft-tokens") as caught:
+        await generation.Generate(message)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 def endless(n=1):
     return request(n=n, max_tokens=900, ignore_eos=True)
 
