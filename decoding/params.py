@@ -40,6 +40,8 @@ class SamplingParams:
         seed: 64-bit key of the draws; equal seeds give equal texts.
         logprobs: None for none, 0 for the chosen token's, k for the k most likely beside it.
         ignore_eos: end-of-sequence tokens do not end the text and are never drawn.
+        finish_within_limit: a constrained text is complete within `max_tokens`; not beside `bad_words`, which could
+            forbid the only end.
     """
 
     max_tokens: int = 256
@@ -56,6 +58,7 @@ class SamplingParams:
     seed: int = 0
     logprobs: int | None = None
     ignore_eos: bool = False
+    finish_within_limit: bool = False
 
     def __post_init__(self) -> None:
         _whole("max_tokens", self.max_tokens, 1, 1 << 20)
@@ -78,6 +81,9 @@ class SamplingParams:
         _between("bad_words", len(self.bad_words), 0, MAX_BAD_WORDS, what="number of entries")
         for index, word in enumerate(self.bad_words):
             _between(f"bad_words[{index}]", len(word), 1, MAX_BAD_WORD_TOKENS, what="number of tokens")
+        if self.finish_within_limit and self.bad_words:
+            message = "cannot be promised beside sampling.bad_words, which may forbid the end; leave one of them unset"
+            raise InvalidRequestError("sampling.finish_within_limit", message)
         object.__setattr__(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:

@@ -30,6 +30,7 @@ from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.stats import EngineStats, StepClock, Totals
 from engine.verification import Verdict, Verification, verdict, verifications
+from grammars.protocol import Matcher
 
 
 class Engine:
@@ -141,6 +142,8 @@ class Engine:
             raise InvalidRequestError("prompt", f"{room}; shorten it")
         request.params.check_vocabulary(self.card.vocab_size)
         self.card.offer.settings(request.speculation)
+        if request.params.finish_within_limit and request.grammar is None:
+            raise InvalidRequestError("sampling.finish_within_limit", "needs a constraint; set one, or leave it unset")
         self._check_queue(request)
 
     def _check_queue(self, request: GenerationRequest) -> None:
@@ -164,7 +167,7 @@ class Engine:
                 tokens=list(request.prompt),
                 max_length=longest,
                 drafting=drafting,
-                matcher=request.grammar.matcher() if request.grammar else None,
+                matcher=_matcher(request, longest - len(request.prompt)),
                 awaited=request.awaited,
                 stop=request.stop.fork() if request.stop else None,
                 chain=PrefixChain.of_tenant(request.tenant),
@@ -239,6 +242,12 @@ class Engine:
         else:
             del self._live[request_id]
         return _event(sequence, gained, end)
+
+
+def _matcher(request: GenerationRequest, limit: int) -> Matcher | None:
+    if request.grammar is None:
+        return None
+    return request.grammar.finishing(limit) if request.params.finish_within_limit else request.grammar.matcher()
 
 
 def _event(sequence: Sequence, gained: Committed | None, end: Finish | None = None) -> TokenEvent:

@@ -16,18 +16,31 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from decoding.errors import ConstraintError
 from grammars.matching.constraint import CompiledConstraint
 from grammars.matching.tables import NO_OUTCOME, Tables
+from grammars.regular.charset import ANY, CharSet
+
+FIELD = "constraint.choices"
 
 
-def compile_choices(values: Iterable[str]) -> CompiledConstraint:
-    """Texts that are one of ``values``: distinct, not empty, at least one (as `ConstraintSpec` makes sure)."""
-    encoded = tuple(sorted(value.encode() for value in values))
+def compile_choices(values: Iterable[str], characters: CharSet = ANY) -> CompiledConstraint:
+    """Texts that are one of ``values``: distinct, not empty, at least one (as `ConstraintSpec` makes sure).
+
+    Those that have other characters than ``characters`` are left out; raises ConstraintError where none is left.
+    """
+    encoded = tuple(sorted(value.encode() for value in values if _is_within(value, characters)))
+    if not encoded:
+        raise ConstraintError(FIELD, "has no choice that the model can write: its vocabulary lacks tokens for them")
     digest = hashlib.sha256(b"choices")
     for value in encoded:
         digest.update(len(value).to_bytes(8, "little"))
         digest.update(value)
     return CompiledConstraint(text_key=digest.hexdigest(), language=ChoicesLanguage(sorted_values=encoded))
+
+
+def _is_within(value: str, characters: CharSet) -> bool:
+    return characters == ANY or all(ord(character) in characters for character in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,14 @@ class UnenforcedKeyword:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcedKeyword:
+    """A keyword of a schema that every text obeys; ``pointer`` is its JSON pointer."""
+
+    pointer: str
+    keyword: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintSpec:
     """One constraint as it was asked for.
 

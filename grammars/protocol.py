@@ -79,3 +79,12 @@ class Grammar(Protocol):
     def matcher(self) -> Matcher:
         """A matcher at the start of the text."""
         ...
+
+    def finishing(self, limit: int) -> Matcher:
+        """A matcher at the start of the text whose masks lead to its end within ``limit`` tokens.
+
+        After at most so many the text is complete; an end-of-sequence token needs no place of its own. Raises
+        InvalidRequestError where the limit cannot hold a text, UnsupportedConstraintError where the grammar does not
+        tell how long its texts must be.
+        """
+        ...

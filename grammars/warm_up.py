@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 
-from decoding.errors import GrammarStateError
+from decoding.errors import ConstraintError, GrammarStateError
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.constraint import LazyGrammar
 from grammars.matching.trie import TokenTrie
@@ -63,14 +63,18 @@ FORMATS = {
 
 
 def warm_up(trie: TokenTrie) -> None:
-    """Look for the rows after a few texts. What the vocabulary cannot spell is left out."""
-    grammar = compile_json_schema(SCHEMA, JsonOptions()).bind(trie)
+    """Look for the rows after a few texts. A vocabulary that cannot spell JSON has none."""
+    options = JsonOptions(characters=trie.characters)
+    try:
+        grammar = compile_json_schema(SCHEMA, options).bind(trie)
+    except ConstraintError:  # nor can any request
+        return
     _look(grammar, TEXTS)
     grammar.renewed()
     for name, example in FORMATS.items():
         schema = json.dumps({"type": "string", "format": name})
         beginnings = [f'"{example[:length]}'.encode() for length in range(len(example) + 1)]
-        _look(compile_json_schema(schema, JsonOptions()).bind(trie), beginnings)
+        _look(compile_json_schema(schema, options).bind(trie), beginnings)
 
 
 def _look(grammar: LazyGrammar, texts: Iterable[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""ConstraintService: compile ahead of use.
+"""ConstraintService: compile ahead of use, and explain.
 
 Invariant: a handle names a constraint that the compile pool keeps, and nothing of one caller's.
 """
@@ -39,4 +39,23 @@ class ConstraintService(constraint_pb2_grpc.ConstraintServiceServicer):
                 size_bytes=compiled.size_bytes,
                 states=compiled.states,
                 unenforced=to_wire(compiled.unenforced),
+            )
+
+    async def Explain(
+        self, request: pb.ExplainRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> pb.ExplainResponse:
+        """What a constraint means; nothing of it is kept for requests."""
+        with self._readiness.serving() as model:
+            model.check_name(request.model)
+            if request.constraint.WhichOneof("kind") == "compiled":
+                raise InvalidRequestError("constraint.compiled", "is compiled already; send what it was made of")
+            found = await model.catalog.explain(request.constraint)
+            return pb.ExplainResponse(
+                normalised=found.normalised,
+                enforced=[pb.EnforcedKeyword(pointer=item.pointer, keyword=item.keyword) for item in found.enforced],
+                unenforced=to_wire(found.unenforced),
+                states=found.states,
+                size_bytes=found.size_bytes,
+                shortest=found.shortest,
+                shortest_tokens=found.shortest_tokens,
             )

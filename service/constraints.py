@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from decoding.errors import ConstraintError, InvalidRequestError, PreconditionError
 from grammars.compiling.pool import CompilePool, PoolOptions
-from grammars.compiling.result import CompiledConstraint
+from grammars.compiling.result import CompiledConstraint, Explanation
 from grammars.constraint import ConstraintKind, ConstraintSpec, Notation
 from grammars.library import MARK
 from service.constraint_options import chosen, refuse_options_of_handle, spec_options
@@ -116,6 +116,10 @@ class ConstraintCatalog:
         spec = await asyncio.to_thread(constraint_spec, message)
         key, known = await self._pool.find(spec)
         return known or await self._pool.compile(spec, key=key), known is not None
+
+    async def explain(self, message: pb.Constraint) -> Explanation:
+        """What a constraint means. Raises what `CompilePool.explain` raises."""
+        return await self._pool.explain(await asyncio.to_thread(constraint_spec, message))
 
     def _ready(self, compiled: CompiledConstraint) -> tuple[str, asyncio.Future[CompiledConstraint]]:
         done: asyncio.Future[CompiledConstraint] = asyncio.get_running_loop().create_future()

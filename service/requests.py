@@ -34,6 +34,7 @@ _SCALARS = (
     "frequency_penalty",
     "logprobs",
     "ignore_eos",
+    "finish_within_limit",
 )
 """Options that go to `SamplingParams` under their own name."""
 
@@ -51,6 +52,8 @@ async def read_request(message: pb.GenerateRequest, model: ServingModel) -> Subm
     if not -MAX_PRIORITY <= message.priority <= MAX_PRIORITY:
         raise InvalidRequestError("priority", f"{message.priority} is outside [-{MAX_PRIORITY}, {MAX_PRIORITY}]")
     check_at_most("tenant", len(message.tenant.encode()), model.limits.max_tenant_bytes, "bytes")
+    if message.sampling.finish_within_limit and not message.constraint.ByteSize():
+        raise InvalidRequestError("sampling.finish_within_limit", "needs a constraint; set one, or leave it unset")
     stop = _stop_strings(message.sampling, model)
     prompt = await read_prompt(message, model)
     request = GenerationRequest(

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from decoding.errors import ConstraintError, GrammarStateError
+from decoding.errors import ConstraintError, GrammarStateError, UnsupportedConstraintError
 from decoding.masks import MaskRow, num_words
 from grammars.backends.branching import branches_of
 from grammars.matching.rows import freeze
@@ -79,6 +79,17 @@ class LlguidanceGrammar:
     def matcher(self) -> LlguidanceMatcher:
         """A matcher at the start of the text."""
         return LlguidanceMatcher(self._start.deep_copy(), self._vocabulary)
+
+    def shortest_text(self) -> None:
+        """Not told."""
+
+    def finishing(self, limit: int) -> LlguidanceMatcher:  # noqa: ARG002 - whatever the limit
+        """Llguidance does not tell how short a text can be: raises UnsupportedConstraintError."""
+        raise UnsupportedConstraintError(
+            "sampling.finish_within_limit",
+            "cannot be promised for texts that llguidance checks; leave it unset, or"
+            " use a schema, a regular expression or choices with the backend espalier",
+        )
 
 
 def _rebuilt(key: str, text: str, vocabulary: Vocabulary, field: str) -> LlguidanceGrammar:

@@ -109,6 +109,17 @@ class OutlinesGrammar:
         """A matcher at the start of the text."""
         return OutlinesMatcher(self, self._index.get_initial_state())
 
+    def shortest_text(self) -> None:
+        """Not told."""
+
+    def finishing(self, limit: int) -> OutlinesMatcher:  # noqa: ARG002 - whatever the limit
+        """outlines-core does not tell how short a text can be: raises UnsupportedConstraintError."""
+        raise UnsupportedConstraintError(
+            "sampling.finish_within_limit",
+            "cannot be promised for texts that outlines-core checks; leave it unset, or"
+            " use a schema, a regular expression or choices with the backend espalier",
+        )
+
     def accepts(self, state: State) -> bool:
         """Whether the text may end in ``state``."""
         return bool(self._index.is_final_state(state))

@@ -130,6 +130,17 @@ class XgrammarGrammar:
         """A matcher at the start of the text."""
         return XgrammarMatcher(xgrammar.GrammarMatcher(self._compiled), self._vocabulary)
 
+    def shortest_text(self) -> None:
+        """Not told."""
+
+    def finishing(self, limit: int) -> XgrammarMatcher:  # noqa: ARG002 - whatever the limit
+        """Xgrammar does not tell how short a text can be: raises UnsupportedConstraintError."""
+        raise UnsupportedConstraintError(
+            "sampling.finish_within_limit",
+            "cannot be promised for texts that xgrammar checks; leave it unset, or"
+            " use a schema, a regular expression or choices with the backend espalier",
+        )
+
 
 def _rebuilt(key: str, serialised: str, vocabulary: Vocabulary) -> XgrammarGrammar:
     compiled = xgrammar.CompiledGrammar.deserialize_json(serialised, _tokens(vocabulary))

@@ -44,8 +44,8 @@ def _structured(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits)
 def _espalier(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
     if spec.kind is ConstraintKind.GRAMMAR:
         return _llguidance(spec, trie, limits)
-    constraint = compile_plain(spec, limits)
-    return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced)
+    constraint = compile_plain(spec, limits, trie.characters)
+    return Compilation(grammar=constraint.bind(trie), enforced=constraint.enforced, unenforced=constraint.unenforced)
 
 
 def _outlines(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from decoding.errors import EspalierError
-from grammars.compiling.result import Compilation, CompiledConstraint
+from grammars.compiling.result import Compilation, CompiledConstraint, Explanation
 from grammars.constraint import ConstraintSpec
 from grammars.limits import ConstraintLimits
 from grammars.matching.trie import TokenTrie
 
 HEADER_BYTES = 8
 
+ExplainFunction = Callable[..., Explanation]
+"""The same arguments as a `CompileFunction`."""
 CompileFunction = Callable[..., Compilation]
 """``compile(spec, trie, limits=..., backend=...)``; sent by its qualified name."""
 
@@ -43,20 +45,29 @@ class Setup:
     limits: ConstraintLimits
     backend: str
     compile_function: CompileFunction
+    explain_function: ExplainFunction
     warm_up: ConstraintSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One piece of work: compile a constraint, or with ``explains`` say what it means."""
+
+    spec: ConstraintSpec
+    explains: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer to a `ConstraintSpec`, and (empty) the sign that a worker is ready.
+    """The answer to an `Order`, and (empty) the sign that a worker is ready.
 
     Attributes:
-        compiled: the result, or None.
+        result: what was ordered, or None.
         error: why there is none, or None.
         retires: the worker exits after this reply, so that a new one starts with its whole memory budget.
     """
 
-    compiled: CompiledConstraint | None = None
+    result: CompiledConstraint | Explanation | None = None
     error: EspalierError | None = None
     retires: bool = False
 

@@ -25,15 +25,20 @@ from typing import Self
 from decoding.errors import CapacityError, ConstraintError, EspalierError, InvalidRequestError, UnavailableError
 from grammars.compiling.cache import BoundedCache
 from grammars.compiling.dispatch import BACKENDS, compile_constraint, is_installed
-from grammars.compiling.messages import CompileFunction, Reply, Setup, frame
+from grammars.compiling.explain import explain_constraint
+from grammars.compiling.messages import CompileFunction, ExplainFunction, Order, Reply, Setup, frame
 from grammars.compiling.process import WorkerProcess, WorkerTimeoutError
-from grammars.compiling.result import CompiledConstraint
+from grammars.compiling.result import CompiledConstraint, Explanation
 from grammars.constraint import ConstraintKind, ConstraintSpec
 from grammars.limits import ConstraintLimits
 from grammars.matching.trie import TokenTrie
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 30
+_EXPLAINED = "explained "
+"""What keys of explanations begin with."""
+
+Result = CompiledConstraint | Explanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class PoolOptions:
 class _Job:
     """One compilation and who waits for it."""
 
-    task: asyncio.Task[CompiledConstraint]
+    task: asyncio.Task[Result]
     waiters: int = 0
     has_worker: bool = False
     is_slow: bool = False
@@ -103,6 +108,7 @@ class CompilePool:
         options: PoolOptions | None = None,
         *,
         compile_function: CompileFunction = compile_constraint,
+        explain_function: ExplainFunction = explain_constraint,
     ) -> None:
         self._trie = trie
         self._options = options = options or PoolOptions()
@@ -114,10 +120,12 @@ class CompilePool:
                 limits=options.limits,
                 backend=options.backend,
                 compile_function=compile_function,
+                explain_function=explain_function,
                 warm_up=ConstraintSpec(kind=ConstraintKind.REGEX, text="."),
             )
         )
         self._cache = BoundedCache[CompiledConstraint](max_entries=options.cache_entries, max_cost=options.cache_bytes)
+        self._explained = BoundedCache[Explanation](max_entries=options.cache_entries, max_cost=options.cache_bytes)
         self._refusals = BoundedCache[EspalierError](max_entries=options.refusals, max_cost=options.refusals)
         self._jobs: dict[str, _Job] = {}
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
@@ -183,11 +191,23 @@ class CompilePool:
         """
         if key is None:
             key = await asyncio.to_thread(self._checked_key, spec)
-        if (compiled := self._known(key)) is not None:
-            return compiled
+        compiled = self._known(key) or await self._carried_out(key, Order(spec=spec))
+        assert isinstance(compiled, CompiledConstraint)
+        return compiled
+
+    async def explain(self, spec: ConstraintSpec) -> Explanation:
+        """What a constraint means; in the same workers, within the same limits, and kept alike. Raises as `compile`."""
+        key = f"{_EXPLAINED}{await asyncio.to_thread(self._checked_key, spec)}"
+        if (refusal := self._refusals.get(key)) is not None:
+            raise copy.copy(refusal)
+        explained = self._explained.get(key) or await self._carried_out(key, Order(spec=spec, explains=True))
+        assert isinstance(explained, Explanation)
+        return explained
+
+    async def _carried_out(self, key: str, order: Order) -> Result:
         if not self._is_open:
             raise UnavailableError("the server is shutting down; send the request to another one")
-        job = self._jobs.get(key) or self._enqueue(key, spec)
+        job = self._jobs.get(key) or self._enqueue(key, order)
         job.waiters += 1
         try:
             return await asyncio.shield(job.task)
@@ -215,39 +235,39 @@ class CompilePool:
         self._options.limits.check(spec)
         return self.key(spec)
 
-    def _enqueue(self, key: str, spec: ConstraintSpec) -> _Job:
+    def _enqueue(self, key: str, order: Order) -> _Job:
         waiting = sum(not job.has_worker for job in self._jobs.values()) - self._idle.qsize()
         if waiting >= self._options.max_waiting:
             raise CapacityError(
                 f"{waiting} constraints wait to be compiled; retry later",
                 retry_after_s=max(1.0, waiting * self._mean_s / self._options.workers),
             )
-        job = self._jobs[key] = _Job(task=asyncio.create_task(self._run(key, spec)))
+        job = self._jobs[key] = _Job(task=asyncio.create_task(self._run(key, order)))
         job.task.add_done_callback(lambda task: self._settle(key, job, task))
         return job
 
-    async def _run(self, key: str, spec: ConstraintSpec) -> CompiledConstraint:
+    async def _run(self, key: str, order: Order) -> Result:
         job = self._jobs[key]
         try:
-            reply = await self._reply(job, spec)
+            reply = await self._reply(job, order)
             if reply is None:
                 job.is_slow = await self._slow_lane.acquire()
-                reply = await self._reply(job, spec)
+                reply = await self._reply(job, order)
         finally:
             if job.is_slow:
                 self._slow_lane.release()
         assert reply is not None
-        if reply.compiled is None:
+        if reply.result is None:
             assert reply.error is not None
             raise reply.error
-        return reply.compiled
+        return reply.result
 
-    async def _reply(self, job: _Job, spec: ConstraintSpec) -> Reply | None:
+    async def _reply(self, job: _Job, order: Order) -> Reply | None:
         """A worker's reply; None where it turned out slow and gave way to others."""
         worker = await self._take()
         job.has_worker = True
         started = time.monotonic()
-        compiling = asyncio.create_task(worker.compile(spec))
+        compiling = asyncio.create_task(worker.carry_out(order))
         try:
             may_stay = job.is_slow or await self._may_stay(job, compiling)
             reply = await compiling if may_stay else None
@@ -280,7 +300,7 @@ class CompilePool:
             job.is_slow = taken is True
         return job.is_slow or compiling.done()
 
-    def _settle(self, key: str, job: _Job, task: asyncio.Task[CompiledConstraint]) -> None:
+    def _settle(self, key: str, job: _Job, task: asyncio.Task[Result]) -> None:
         """Keep what a job came to: a result, or an error that the same constraint would meet again on an idle machine.
 
         The wall-time limit depends on load and a crash on more than the constraint: neither is kept.
@@ -290,8 +310,11 @@ class CompilePool:
             return
         error = task.exception()
         if error is None:
-            compiled = task.result()
-            self._cache.put(key, compiled, cost=len(compiled.packed))
+            result = task.result()
+            if isinstance(result, Explanation):
+                self._explained.put(key, result, cost=_size(result))
+            else:
+                self._cache.put(key, result, cost=len(result.packed))
         elif isinstance(error, ConstraintError) and not isinstance(error, WorkerTimeoutError):
             self._refusals.put(key, copy.copy(error), cost=1)
 
@@ -345,6 +368,12 @@ class CompilePool:
         """Kill it, and forget it only when it is gone, so that `close` misses none."""
         await worker.kill()
         self._workers.discard(worker)
+
+
+def _size(explanation: Explanation) -> int:
+    """About how many bytes it takes."""
+    pointers = [*(item.pointer for item in explanation.enforced), *(item.pointer for item in explanation.unenforced)]
+    return len(explanation.normalised) + len(explanation.shortest or "") + sum(len(item) + 200 for item in pointers)
 
 
 def _is_cancelled() -> bool:

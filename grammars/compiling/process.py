@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from decoding.errors import ConstraintError, EspalierError, UnavailableError
-from grammars.compiling.messages import HEADER_BYTES, Reply, frame
+from grammars.compiling.messages import HEADER_BYTES, Order, Reply, frame
 from grammars.compiling.result import CompilerCrashError
 from grammars.compiling.worker import memory_message
 from grammars.constraint import ConstraintSpec
@@ -74,15 +74,16 @@ class WorkerProcess:
         """False once the process is known to have ended."""
         return self._process.returncode is None
 
-    async def compile(self, spec: ConstraintSpec) -> Reply:
+    async def carry_out(self, order: Order) -> Reply:
         """The worker's own reply. After any exception the worker is of no more use: `kill` it.
 
         Raises WorkerTimeoutError past the wall-time limit, ConstraintError where it died of its other limits, and
         CompilerCrashError where it died of anything else.
         """
+        spec = order.spec
         try:
             async with asyncio.timeout(self._limits.wall_s):
-                await self._send(frame(spec))
+                await self._send(frame(order))
                 return await self._receive()
         except TimeoutError as error:
             seconds = f"{self._limits.wall_s:g} s"

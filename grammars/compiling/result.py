@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from decoding.errors import EspalierError
-from grammars.constraint import UnenforcedKeyword
+from grammars.constraint import EnforcedKeyword, UnenforcedKeyword
 from grammars.protocol import Grammar
 from grammars.structural.layout import Layout
 
@@ -27,16 +27,24 @@ class SizedGrammar(Grammar, Protocol):
         """Memory held so far, without what all grammars of a vocabulary share."""
         ...
 
+    def shortest_text(self) -> bytes | None:
+        """A text as short as can be; None where the grammar does not tell. Raises GrammarStateError where finding it
+        takes too much work.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
     """What a compile function returns in the worker.
 
-    ``unenforced`` are the keywords of a schema that the grammar does not enforce; only ever there with best_effort.
+    ``enforced`` and ``unenforced`` are the keywords of a schema that the grammar does and does not enforce; known
+    keywords are only ever among the latter with best_effort.
     ``layout`` says how a text with several parts is taken apart.
     """
 
     grammar: SizedGrammar
+    enforced: tuple[EnforcedKeyword, ...] = ()
     unenforced: tuple[UnenforcedKeyword, ...] = ()
     layout: Layout | None = None
 
@@ -61,6 +69,29 @@ class CompiledConstraint:
     states: int
     size_bytes: int
     layout: Layout | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a constraint means.
+
+    Attributes:
+        normalised: the one text that stands for all constraints that are taken as equal.
+        enforced: keywords of a schema that every text obeys.
+        unenforced: see `Compilation`.
+        states: states built with the first mask.
+        size_bytes: memory of the grammar with them.
+        shortest: an example, as short as can be; None where the backend does not tell.
+        shortest_tokens: the fewest tokens that spell it.
+    """
+
+    normalised: str
+    enforced: tuple[EnforcedKeyword, ...]
+    unenforced: tuple[UnenforcedKeyword, ...]
+    states: int
+    size_bytes: int
+    shortest: str | None
+    shortest_tokens: int | None
 
 
 class CompilerCrashError(EspalierError):

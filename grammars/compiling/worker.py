@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from decoding.errors import ConstraintError, EspalierError
-from grammars.compiling.messages import Reply, Setup, pack, read_frame, shared_objects, write_frame
-from grammars.compiling.result import CompiledConstraint, CompilerCrashError
+from grammars.compiling.messages import Order, Reply, Setup, pack, read_frame, shared_objects, write_frame
+from grammars.compiling.result import CompiledConstraint, CompilerCrashError, Explanation
 from grammars.constraint import ConstraintSpec
 
 _PR_SET_PDEATHSIG = 1
@@ -49,16 +49,17 @@ def _serve(setup: Setup, requests: BinaryIO, replies: BinaryIO) -> None:
     write_frame(replies, Reply())
     retires = False
     while not retires:
-        spec = read_frame(requests)
+        order = read_frame(requests)
         _limit_cpu(setup.limits.cpu_s)
-        compiled, error = _attempt(setup, spec)
+        result, error = _attempt(setup, order)
         retires = budget.kept() > _RETIRE_SHARE
-        write_frame(replies, Reply(compiled=compiled, error=error, retires=retires))
+        write_frame(replies, Reply(result=result, error=error, retires=retires))
 
 
-def _attempt(setup: Setup, spec: ConstraintSpec) -> tuple[CompiledConstraint | None, EspalierError | None]:
+def _attempt(setup: Setup, order: Order) -> tuple[CompiledConstraint | Explanation | None, EspalierError | None]:
+    spec = order.spec
     try:
-        return _compile(setup, spec), None
+        return _explain(setup, spec) if order.explains else _compile(setup, spec), None
     except EspalierError as error:
         return None, error
     except MemoryError:
@@ -68,6 +69,10 @@ def _attempt(setup: Setup, spec: ConstraintSpec) -> tuple[CompiledConstraint | N
     except Exception as error:  # a bug that one constraint meets must not take the worker along
         traceback.print_exc()
         return None, CompilerCrashError(f"{spec.field}: {type(error).__name__} in the compiler: {error}")
+
+
+def _explain(setup: Setup, spec: ConstraintSpec) -> Explanation:
+    return setup.explain_function(spec, setup.trie, limits=setup.limits, backend=setup.backend)
 
 
 def _compile(setup: Setup, spec: ConstraintSpec) -> CompiledConstraint:

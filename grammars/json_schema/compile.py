@@ -22,6 +22,10 @@ from grammars.json_schema.translate import Translator
 from grammars.json_schema.values import Values
 from grammars.limits import ConstraintLimits
 from grammars.matching.constraint import CompiledConstraint
+from grammars.regular.charset import ANY, CharSet
+
+JSON_CHARACTERS = "".join(sorted({*'{}[]:," +-.eE0123456789abcdefABCDEF/\\bfnrtu', *"truefalsenull"}))
+"""What JSON texts are made of beside the characters of strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,7 @@ class JsonOptions:
         integral_floats: integers may also be spelled 1.0, which they are in JSON Schema from draft 6 on, but which many
             parsers read as a float.
         best_effort: report keywords that cannot be enforced, instead of refusing the schema.
+        characters: those that a text may have raw; others are escaped.
         limits: how large a schema may be.
     """
 
@@ -43,6 +48,7 @@ class JsonOptions:
     assert_formats: bool = True
     integral_floats: bool = False
     best_effort: bool = False
+    characters: CharSet = ANY
     limits: ConstraintLimits = field(default_factory=ConstraintLimits)
 
 
@@ -66,10 +72,16 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
     Raises ConstraintError where it is no schema, too large or impossible, and UnsupportedConstraintError where a
     keyword cannot be enforced.
     """
+    _check_characters(options.characters)
     document = Document(schema, options.limits)
     translator = Translator(document, best_effort=options.best_effort, assert_formats=options.assert_formats)
     zeros = int(options.integral_floats and document.dialect.integral_floats)
-    values = Values(translator, in_order=options.property_order is PropertyOrder.SCHEMA, zeros=zeros)
+    values = Values(
+        translator,
+        in_order=options.property_order is PropertyOrder.SCHEMA,
+        zeros=zeros,
+        characters=options.characters,
+    )
     goal = values.goals.atom(Place("", document.entered((), "")))
     _translate_all(values, goal)
     if not values.is_possible(goal):
@@ -82,10 +94,12 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
         )
     text = json.dumps(document.root, default=str)
     flags = f"{options.assert_formats} {options.integral_floats} {options.best_effort}"
-    parts = ("json_schema", options.whitespace.value, options.property_order.value, flags, text)
+    characters = str(options.characters.bounds)
+    parts = ("json_schema", options.whitespace.value, options.property_order.value, flags, characters, text)
     return CompiledConstraint(
         text_key=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
         language=JsonLanguage(values=values, goal=goal, whitespace=options.whitespace),
+        enforced=translator.enforced,
         unenforced=tuple(translator.unenforced.values()),
     )
 
@@ -93,6 +107,12 @@ def compile_json_schema(schema: str | Schema, options: JsonOptions) -> CompiledC
 def compile_json_object(options: JsonOptions) -> CompiledConstraint:
     """Any JSON object that nests at most `source.OPEN_LEVELS` deep."""
     return compile_json_schema({"type": "object"}, options)
+
+
+def _check_characters(characters: CharSet) -> None:
+    """Every string can be written with escapes; so nothing is lost as long as JSON's own characters are there."""
+    if missing := [character for character in JSON_CHARACTERS if ord(character) not in characters]:
+        raise ConstraintError(FIELD, f"cannot be met: the model's vocabulary has no token for {missing[0]!r}")
 
 
 def _translate_all(values: Values, goal: int) -> None:

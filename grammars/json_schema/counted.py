@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from grammars.json_schema.fixed import CLOSES, Kind, fixed
+from grammars.json_schema.fixed import CLOSES, Kind
 from grammars.json_schema.names import Names
 from grammars.matching.hints import Counted
 
@@ -33,7 +33,7 @@ class CountedStrings:
         """``kind`` is STRING, or KEY for the canonical spelling."""
         self._names = names
         self._kind = kind
-        automaton = fixed(kind)
+        automaton = names.fixed(kind)
         self._bytes_to = automaton.bytes_to
         self._between = int(automaton.rows[automaton.start - 1, _QUOTE])
 

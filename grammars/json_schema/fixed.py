@@ -16,6 +16,7 @@ from grammars.json_schema.gaps import gap_automaton
 from grammars.json_schema.numeric import CANONICAL
 from grammars.matching.tables import NO_OUTCOME
 from grammars.regular import ANY_TEXT, Automaton, build, concat, intersection, json_string, literal, optional, tagged
+from grammars.regular.charset import CharSet
 from grammars.regular.formats import format_expression
 from grammars.regular.numbers import integer, number
 
@@ -71,10 +72,14 @@ class FixedAutomaton:
 
 
 @cache
-def fixed(kind: Kind) -> FixedAutomaton:
-    """The automaton of a kind."""
+def fixed(kind: Kind, characters: CharSet) -> FixedAutomaton:
+    """The automaton of a kind, for texts that have no characters but ``characters`` raw."""
     if kind is Kind.GAP:
         rows, final, start = gap_automaton()
+        missing = [ord(space) for space in " \t\n\r" if ord(space) not in characters]
+        if ord("\n") in missing:
+            missing.append(ord("\r"))  # does not come alone
+        rows[:, missing] = 0  # a gap may end after each other byte
         return FixedAutomaton(rows=rows, final=final, start=start)
     quoted = kind in (Kind.STRING, Kind.KEY)
     automaton = build(
@@ -86,7 +91,8 @@ def fixed(kind: Kind) -> FixedAutomaton:
             Kind.PLAIN_INTEGER: integer(),
             Kind.CANONICAL_NUMBER: CANONICAL,
             Kind.CANONICAL_INTEGER: intersection(integer(), CANONICAL),
-        }[kind]
+        }[kind],
+        characters=characters,
     )
     built = []
     outcomes = []
@@ -104,8 +110,8 @@ def fixed(kind: Kind) -> FixedAutomaton:
 
 
 @cache
-def format_automaton(name: str, outcome: int) -> Automaton:
+def format_automaton(name: str, outcome: int, characters: CharSet) -> Automaton:
     """JSON strings of a format, tagged with ``outcome``: shared, so that its rows are built once per process."""
     expression = format_expression(name)
     assert expression is not None
-    return build(tagged(outcome, json_string(expression)))
+    return build(tagged(outcome, json_string(expression)), characters=characters)

@@ -60,7 +60,7 @@ class KeyClasses:
                 self._within[outside] = self.all
                 for inner in outside.sets:
                     self._within[outside] &= ~self._within[inner]
-        self.spelled = SpelledWords(self.names)
+        self.spelled = SpelledWords(self.names, languages.characters)
         self.is_endless = len(self.rest) == 1 and languages.is_endless(self.rest[0])
 
     def class_of(self, name: str) -> int:

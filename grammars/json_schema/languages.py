@@ -21,6 +21,7 @@ from grammars.json_schema.statements import Above, Integral, MultipleOf, NumberA
 from grammars.json_schema.textual import HasFormat, Longer, Matches, StringAtom, Words, string_expression
 from grammars.regular import expressions as regular
 from grammars.regular.automaton import Automaton, build
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.formats import format_expression
 from grammars.regular.regex.compile import compile_regex
 
@@ -33,9 +34,12 @@ Tagged = tuple[tuple[int, int], ...]
 class Languages:
     """Formulas over `StringAtom`s and `NumberAtom`s."""
 
-    def __init__(self, zeros: int = 0) -> None:
-        """``zeros``: integers may be spelled with at most so many of them after a decimal point."""
+    def __init__(self, zeros: int = 0, characters: CharSet = ANY) -> None:
+        """``zeros``: integers may be spelled with at most so many of them after a decimal point. ``characters``: those
+        that a text may have raw; others are escaped, so that languages of strings are what they are.
+        """
         self._zeros = zeros
+        self.characters = characters
         self.strings: Formulas[StringAtom] = Formulas()
         self.numbers: Formulas[NumberAtom] = Formulas()
         self._empty_strings: dict[int, bool] = {FALSE: True, TRUE: False}
@@ -205,9 +209,9 @@ class Languages:
     def strings_automaton(self, tagged: Tagged) -> Automaton:
         """JSON strings in every spelling; the tag tells the formula."""
         if len(tagged) == 1 and (name := self.format_of(tagged[0][1])) is not None:
-            return format_automaton(name, tagged[0][0])
+            return format_automaton(name, tagged[0][0], self.characters)
         parts = [regular.tagged(tag, regular.json_string(self.string_expression(formula))) for tag, formula in tagged]
-        return build(regular.union(*parts))
+        return build(regular.union(*parts), characters=self.characters)
 
     def keys_automaton(self, tagged: Tagged) -> Automaton:
         """JSON strings in their one canonical spelling; the tag tells the formula."""
@@ -215,7 +219,7 @@ class Languages:
             regular.tagged(tag, regular.json_string(self.string_expression(formula), escapes="canonical"))
             for tag, formula in tagged
         ]
-        return build(regular.union(*parts))
+        return build(regular.union(*parts), characters=self.characters)
 
     def numbers_automaton(self, tagged: Tagged) -> Automaton:
         """JSON numbers; the tag tells the formula."""

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from grammars.json_schema.fixed import CLOSES, Kind, fixed
+from grammars.json_schema.fixed import CLOSES, FixedAutomaton, Kind, fixed
 from grammars.matching.tables import NO_OUTCOME, NOTHING_REMEMBERED, Remembering, Tables
+from grammars.regular.charset import CharSet
 
 Name = tuple[Any, ...]
 """What kind of state or handler it is, and of what."""
@@ -20,8 +21,10 @@ Name = tuple[Any, ...]
 class Names:
     """Names of one source's states and handlers; `tables` are those that they are numbered in."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, characters: CharSet) -> None:
+        """``characters``: those that a text may have raw."""
         self.tables = tables
+        self.characters = characters
         self._states: dict[int, Name] = {}
         self._state_ids: dict[Name, int] = {}
         self._handlers: dict[int, Name] = {}
@@ -63,13 +66,19 @@ class Names:
         first = self.tables.add_run(state, row, text)
         self._states.update(enumerate(names, start=first))
 
+    def fixed(self, kind: Kind) -> FixedAutomaton:
+        """A fixed automaton over the characters of these texts."""
+        return fixed(kind, self.characters)
+
     def fixed_state(self, kind: Kind, outcome: int, inner: int) -> int:
         """A state of a fixed automaton that ends with ``outcome``; its rows are there at once."""
         first = self._blocks.get((kind, outcome))
         if first is None:
-            automaton = fixed(kind)
+            automaton = self.fixed(kind)
             rows = np.where(automaton.rows == CLOSES, self.tables.exit(outcome), automaton.rows)
             final = np.where(automaton.final == NO_OUTCOME, NO_OUTCOME, outcome).astype(np.int32)
-            first = self._blocks[kind, outcome] = self.tables.add_block(rows.astype(np.int32), final, (kind, outcome))
+            first = self._blocks[kind, outcome] = self.tables.add_block(
+                rows.astype(np.int32), final, (kind, outcome, self.characters)
+            )
             self._states.update((first + place, ("fixed", kind, place + 1)) for place in range(len(rows)))
         return first + inner - 1

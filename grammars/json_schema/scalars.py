@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.counted import CountedStrings
-from grammars.json_schema.fixed import Kind, fixed
+from grammars.json_schema.fixed import Kind
 from grammars.json_schema.languages import Languages, Tagged
 from grammars.json_schema.names import Names
 from grammars.json_schema.spelling import SpelledWords, WordRanges
@@ -80,7 +80,7 @@ class ScalarStates:
         if not others:
             rest = _NO_KEY
         elif len(others) == 1 and others[0][1] == TRUE:
-            rest = self._names.fixed_state(Kind.KEY, others[0][0], self._after_quote(fixed(Kind.KEY).rows))
+            rest = self._names.fixed_state(Kind.KEY, others[0][0], self._after_quote(self._names.fixed(Kind.KEY).rows))
         else:
             index = self._index("key", others)
             automaton = self._automata[index]
@@ -137,7 +137,7 @@ class ScalarStates:
             case ("words", words, low, high, depth, rest):
                 return Overlay(base=rest, words=words.table, low=low, high=high, depth=depth)
             case ("scalar", index, inner) if index in self._formats:
-                return Shared(key=(self._formats[index], inner))
+                return Shared(key=(self._formats[index], inner, self._names.characters))
             case ("counted", kind, *where):
                 return self._counted[kind].hint(*where)
         return None
@@ -163,7 +163,7 @@ class ScalarStates:
     def fixed_row(self, kind: Kind, outcome: int) -> Row:
         """Codes of the first byte of a text of a fixed automaton."""
         first = self._names.fixed_state(kind, outcome, 1)
-        return [(byte, first + inner - 1) for byte, inner in fixed(kind).first_row]
+        return [(byte, first + inner - 1) for byte, inner in self._names.fixed(kind).first_row]
 
     def _after_quote(self, rows: npt.NDArray[np.int32]) -> int:
         return int(rows[0, _QUOTE])
@@ -174,7 +174,7 @@ class ScalarStates:
         if any(words is None for _, words in lists):
             return None
         outcomes = [(word, tag) for tag, words in lists for word in words or ()]
-        spelled = SpelledWords([word for word, _ in outcomes])
+        spelled = SpelledWords([word for word, _ in outcomes], self._languages.characters)
         self._words[tagged] = spelled.with_outcomes((index, tag) for index, (_, tag) in enumerate(outcomes))
         return self._words[tagged]
 

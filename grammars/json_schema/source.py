@@ -49,7 +49,7 @@ class JsonSource:
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
         self._tables = tables
-        self.names = Names(tables)
+        self.names = Names(tables, self._values.languages.characters)
         self._scalars = ScalarStates(self._values.languages, self.names)
         self._gap_row = self._scalars.fixed_row(Kind.GAP, 0) if self._whitespace is Whitespace.FLEXIBLE else []
         self._gap_targets = [

@@ -3,20 +3,24 @@ r"""Words in JSON spelling as a trie that is never built: a range of a sorted li
     words     a"  ab"  b"          (0, 3, 0)  before the text
     index     0   1    2           (0, 2, 1)  after "a"      (2, 3, 1)  after "b"
 
-Words have one spelling each (RFC 8259: raw where legal, else the short escape, else ``\u00xx``) and end with the
-closing quote. Invariant: no word is the beginning of another one, since the quote comes at the end alone.
+Words have one spelling each (RFC 8259: raw where legal and where the vocabulary has tokens for it, else the short
+escape, else ``\uxxxx``) and end with the closing quote. Invariant: no word is the beginning of another one, since the
+quote comes at the end alone.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from grammars.matching.hints import FORBIDDEN, WordTable
+from grammars.regular.charset import ANY, CharSet
 
 
 class SpelledWords:
@@ -26,8 +30,10 @@ class SpelledWords:
         words: the words in JSON spelling without the opening quote, sorted.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
-        spelled = [json.dumps(word, ensure_ascii=False)[1:].encode() for word in words]
+    def __init__(self, words: Sequence[str], characters: CharSet = ANY) -> None:
+        """``characters``: those that may stand raw; others are escaped."""
+        escaped = _escaped(characters)
+        spelled = [escaped(json.dumps(word, ensure_ascii=False)[1:]).encode() for word in words]
         order = sorted(range(len(spelled)), key=spelled.__getitem__)
         self.words = [spelled[index] for index in order]
         self.blob = np.frombuffer(b"".join(self.words), dtype=np.uint8)
@@ -81,3 +87,18 @@ class WordRanges:
             found.append((byte, low, end))
             low = end
         return found
+
+
+@cache
+def _escaped(characters: CharSet) -> Callable[[str], str]:
+    """Escapes what is not among ``characters`` in a text that has no other reason to be escaped any more."""
+    ranges = "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in (ANY - characters).ranges())
+    if not ranges:
+        return str
+    other = re.compile(f"[{ranges}]")
+    return lambda text: other.sub(lambda found: _units(found[0]), text)
+
+
+def _units(character: str) -> str:
+    units = np.frombuffer(character.encode("utf-16-le"), dtype="<u2")
+    return "".join(f"\\u{unit:04x}" for unit in units.tolist())

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from decoding.errors import ConstraintError, UnsupportedConstraintError
-from grammars.constraint import UnenforcedKeyword
+from grammars.constraint import EnforcedKeyword, UnenforcedKeyword
 from grammars.json_schema.context import Context, Translate
 from grammars.json_schema.document import FIELD, Document, escaped
-from grammars.json_schema.keywords import KEYWORDS, SILENT
+from grammars.json_schema.keywords import KEYWORDS, SILENT, TOGETHER
 from grammars.json_schema.leaves import Place
 from grammars.json_schema.shapes import ANYTHING, NOTHING, Shape
 from grammars.json_schema.values import Values
@@ -29,6 +29,7 @@ class Translator:
         self.document = document
         self.assert_formats = assert_formats
         self.unenforced: dict[tuple[str, str], UnenforcedKeyword] = {}
+        self._enforced: dict[tuple[str, str], None] = {}
         self._best_effort = best_effort
         self._open: list[Place] = []
 
@@ -64,6 +65,9 @@ class Translator:
                 shape = self._keyword(context, keyword, translate)
                 if shape is not None:
                     parts.append(shape)
+                    self._enforced.update(
+                        ((pointer, name), None) for name in (keyword, *TOGETHER.get(keyword, ())) if name in schema
+                    )
         for keyword in schema:
             if keyword not in KEYWORDS and keyword not in SILENT:
                 self.report(pointer, keyword, "is not a keyword of JSON Schema, so it asserts nothing")
@@ -77,6 +81,15 @@ class Translator:
                 raise
             self.report(context.pointer, keyword, error.bare_message)
             return None
+
+    @property
+    def enforced(self) -> tuple[EnforcedKeyword, ...]:
+        """The keywords met so far that assert something and were not reported."""
+        return tuple(
+            EnforcedKeyword(pointer=f"{pointer}/{escaped(keyword)}", keyword=keyword)
+            for pointer, keyword in self._enforced
+            if (pointer, keyword) not in self.unenforced
+        )
 
     def report(self, pointer: str, keyword: str, reason: str) -> None:
         """Note a keyword that is not enforced."""

@@ -22,17 +22,25 @@ from grammars.json_schema.objects import Objects
 from grammars.json_schema.outcomes import Residues, Split
 from grammars.json_schema.search import Answering, Question, Search
 from grammars.json_schema.shapes import NOTHING, Shape, Shapes
+from grammars.regular.charset import ANY, CharSet
 
 
 class Values:
     """Goals, their shapes, and the derivatives of containers."""
 
-    def __init__(self, translate: Callable[[Values, Place], Shape], *, in_order: bool = True, zeros: int = 0) -> None:
-        """``in_order``: the declared keys of objects come in their order, before all others. ``zeros``: see
-        `Languages`.
+    def __init__(
+        self,
+        translate: Callable[[Values, Place], Shape],
+        *,
+        in_order: bool = True,
+        zeros: int = 0,
+        characters: CharSet = ANY,
+    ) -> None:
+        """``in_order``: the declared keys of objects come in their order, before all others. ``zeros`` and
+        ``characters``: see `Languages`.
         """
         self.goals: Formulas[Leaf] = Formulas()
-        self.languages = Languages(zeros)
+        self.languages = Languages(zeros, characters)
         self.arrays = Arrays(self.goals)
         self.objects = Objects(self.goals)
         self.shapes = Shapes(self.languages, self.arrays, self.objects)

@@ -66,6 +66,11 @@ class PushdownMatcher:
         """An end-of-sequence token was advanced over."""
         return self._finished
 
+    @property
+    def position(self) -> Position:
+        """Where the sample stands."""
+        return self._position
+
     def mask(self) -> MaskRow:
         """The legal next tokens. Raises GrammarStateError after the end, after an error, and out of bounds."""
         if self._error is None and not self._finished:
@@ -173,6 +178,18 @@ class PushdownMatcher:
     def _begin(self) -> float:
         """What is built from here on is the sample's own; returns what the meter reads."""
         return self._meter.allow(min(self._allowance.per_call_s, self._left_s))
+
+    @contextmanager
+    def paying(self) -> Iterator[None]:
+        """What is built within comes out of the sample's allowance, as in `mask`; an error in it stays."""
+        spent_s = self._begin()
+        try:
+            yield
+        except GrammarStateError as error:
+            self._error = str(error)
+            raise
+        finally:
+            self._left_s -= self._meter.since(spent_s)
 
     @contextmanager
     def _guessing(self) -> Iterator[None]:

@@ -11,18 +11,20 @@ import numpy as np
 
 from grammars.matching.tables import NO_OUTCOME, Tables
 from grammars.regular.automaton import Automaton, build
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True)
 class RegularLanguage:
-    """Texts that match an expression in full."""
+    """Texts that match an expression in full and have no characters but ``characters``."""
 
     expression: Expression
+    characters: CharSet = ANY
 
     def source(self) -> RegularSource:
         """A fresh source of states."""
-        return RegularSource(build(self.expression))
+        return RegularSource(build(self.expression, characters=self.characters))
 
 
 class RegularSource:

@@ -245,6 +245,12 @@ class Tables:
             self.resolved = _grown(self.resolved, UNRESOLVED)
         return handler
 
+    def num_outcomes(self, handler: int) -> int:
+        """With how many outcomes a handler can be popped."""
+        is_last = handler == self.num_handlers - 1
+        end = self._num_resolved if is_last else self.first_out_of[handler + 1]
+        return end - self.first_out_of[handler]
+
     def _grow_states(self) -> None:
         self.rows = _grown(self.rows, 0)
         self.flat = _flat(self.rows)

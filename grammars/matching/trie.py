@@ -18,8 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from decoding.row_bank import RowBank
+from grammars.characters import writable
 from grammars.matching.rows import freeze
 from grammars.matching.walk import child, find
+from grammars.regular.charset import CharSet
 from grammars.vocabulary import Vocabulary
 
 BYTE, DEPTH, SKIP, FIRST = range(4)
@@ -58,6 +60,14 @@ class TokenTrie:
 
     def __len__(self) -> int:
         return len(self.nodes) - 1
+
+    @property
+    def characters(self) -> CharSet:
+        """The characters that the vocabulary can write; found once."""
+        found = self.shared.get(CharSet)
+        if not isinstance(found, CharSet):
+            found = self.shared[CharSet] = writable(self.vocabulary)
+        return found
 
     def tokens_below(self, node: int) -> npt.NDArray[np.int32]:
         """The ids spelled by the paths to a node and to all nodes below it."""

@@ -235,7 +235,7 @@ def overlay(  # noqa: C901, PLR0917 - one compiled loop; numba takes no keywords
                         exits[number_of_exit] = exits[num_exits]
                         break
                 if outcome >= 0 and node < end:
-                    _report(exits, num_exits, node, end, 0, BASE, 0, outcome, 0)
+                    _report(exits, num_exits, node, end, 0, BASE, _AFTER_POP, outcome, 0)
                     num_exits += 1
     return num_exits
 

@@ -1,7 +1,8 @@
 """The characters that a set of classes can tell apart, as bit sets over minterms.
 
 A minterm is a maximal set of code points that lie in exactly the same classes; a guard is an `int` with bit m set for
-each minterm m in it. Invariant: minterms are disjoint and together hold every Unicode scalar value.
+each minterm m in it. Characters that no text may have raw (a vocabulary has no tokens for them) are minterms like
+others, but in no guard. Invariant: minterms are disjoint and together hold every Unicode scalar value.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from grammars.regular.charset import ANY, CharSet
 
 
 class Alphabet:
-    """Minterms of ``classes`` (Owens, Reppy and Turon 2009, section 4.2, over ranges instead of bytes)."""
+    """Minterms of ``classes`` (Owens, Reppy and Turon 2009, section 4.2, over ranges instead of bytes).
 
-    def __init__(self, classes: Iterable[CharSet]) -> None:
-        distinct = dict.fromkeys((ANY, *classes))
+    Attributes:
+        characters: what a text may have raw.
+        size: how many minterms there are.
+        full: the guard of all characters that a term may mean.
+    """
+
+    def __init__(self, classes: Iterable[CharSet], characters: CharSet = ANY, *, has_escapes: bool = False) -> None:
+        """With ``has_escapes`` terms may mean other characters than ``characters`` too: those are spelled otherwise."""
+        self.characters = characters
+        universe = ANY if has_escapes else characters
+        distinct = dict.fromkeys((universe, *classes))
+        meant = list(distinct) if universe == ANY else [*(charset & universe for charset in distinct), ANY - universe]
         toggles: dict[int, int] = {}
-        for i, charset in enumerate(distinct):
+        for i, charset in enumerate(meant):
             for bound in charset.bounds:
                 toggles[bound] = toggles.get(bound, 0) ^ (1 << i)
         self._starts = sorted(toggles)
@@ -32,8 +43,8 @@ class Alphabet:
             signature ^= toggles[start]
             self._labels.append(minterms.setdefault(signature, len(minterms) - 1))
         self.size = len(minterms) - 1
-        self.full = (1 << self.size) - 1
-        self._guards = dict(zip(distinct, _members(minterms, len(distinct)), strict=True))
+        self._guards = dict(zip(distinct, _members(minterms, len(meant)), strict=False))
+        self.full = self._guards[universe]
         self._ascii = self._minterms_of_ascii()
         self._ascii_bytes: dict[int, NDArray[np.intp]] = {}
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from decoding.errors import ConstraintError, GrammarStateError
 from grammars.regular import kinds as k
 from grammars.regular.byte_moves import ByteMoves, Bytes, Meaning
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.completion import Completions
 from grammars.regular.derivatives import Derivatives
 from grammars.regular.limits import DEFAULT_LIMITS, RegularLimits
@@ -39,11 +40,17 @@ class Automaton:
     """
 
     def __init__(
-        self, expression: Expression, limits: RegularLimits = DEFAULT_LIMITS, *, field: str = "expression"
+        self,
+        expression: Expression,
+        limits: RegularLimits = DEFAULT_LIMITS,
+        *,
+        field: str = "expression",
+        characters: CharSet = ANY,
     ) -> None:
-        """Raises ConstraintError, which names ``field``, where the expression exceeds the limits."""
+        """See `build`. Raises ConstraintError, which names ``field``, where the expression exceeds the limits."""
         self.expression = expression
         self.limits = limits
+        self.characters = characters
         self._lock = RLock()
         self._meaning: list[Meaning] = [k.EMPTY]
         self._states: dict[Meaning, int] = {k.EMPTY: DEAD}
@@ -51,7 +58,7 @@ class Automaton:
         self._moves: list[Moves | None] = [()]
         self._rows: dict[int, NDArray[np.int32]] = {}
         try:
-            lowering = Lowering(expression, limits, field)
+            lowering = Lowering(expression, limits, field, characters)
             self._terms = lowering.terms
             derivatives = Derivatives(lowering.terms, lowering.machines)
             liveness = Liveness(derivatives)
@@ -63,9 +70,9 @@ class Automaton:
             ) from None
         self._completions = Completions(self.moves, self.accepting, self._bound)
 
-    def __reduce__(self) -> tuple[type[Automaton], tuple[Expression, RegularLimits]]:
-        """The language and its limits."""
-        return Automaton, (self.expression, self.limits)
+    def __reduce__(self) -> tuple[object, tuple[Expression, RegularLimits, CharSet]]:
+        """The language, its limits and its characters."""
+        return _rebuilt, (self.expression, self.limits, self.characters)
 
     @property
     def num_states(self) -> int:
@@ -172,10 +179,23 @@ class Automaton:
         return state
 
 
-def build(expression: Expression, limits: RegularLimits = DEFAULT_LIMITS, *, field: str = "expression") -> Automaton:
+def build(
+    expression: Expression,
+    limits: RegularLimits = DEFAULT_LIMITS,
+    *,
+    field: str = "expression",
+    characters: CharSet = ANY,
+) -> Automaton:
     """The automaton of an expression.
+
+    Its words have no characters but ``characters``: where a text may not have the others, complements do not mean them
+    either. Inside a JSON string all others may come too, as escapes; ``characters`` then holds `json_escapes.SYNTAX`.
 
     Raises:
         ConstraintError: it exceeds the limits; the error names ``field``.
     """
-    return Automaton(expression, limits, field=field)
+    return Automaton(expression, limits, field=field, characters=characters)
+
+
+def _rebuilt(expression: Expression, limits: RegularLimits, characters: CharSet) -> Automaton:
+    return Automaton(expression, limits, characters=characters)

@@ -216,7 +216,7 @@ class Derivatives:
         machine = self._machines[index]
         guard = terms.alphabet.guard
         parts = [(guard(charset), terms.leaf(index, machine, target)) for charset, target in machine.arcs(state)]
-        return self._join([parts])
+        return self._join([[part for part in parts if part[0]]])
 
     def _shift(self, arcs: Arcs, behinds: frozenset[int]) -> Arcs:
         """Move the languages of the BEHIND terms over the character, too."""

@@ -15,7 +15,7 @@ by the other half.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -59,19 +59,29 @@ _DIGITS: Final = (
     tuple(CharSet.of(f"{digit:x}") for digit in range(16)),
 )
 
-CLASSES: Final = (
+SYNTAX: Final = CharSet.of('"\\/bfnrtu0123456789abcdefABCDEF')
+"""What escapes are written with: whoever restricts the characters of JSON texts must leave them."""
+_CLASSES: Final = (
     _QUOTE,
     _BACKSLASH,
     _U,
-    _RAW,
     _CONTROLS,
-    _LONG,
     *_SHORT.values(),
     *_LETTERS.values(),
     *_DIGITS[0],
     *_DIGITS[1],
 )
-"""What an alphabet must tell apart."""
+
+
+def classes(characters: CharSet) -> Iterable[CharSet]:
+    """What an alphabet must tell apart where ``characters`` may stand raw."""
+    return (*_CLASSES, _RAW & characters, _long(characters))
+
+
+def _long(characters: CharSet) -> CharSet:
+    r"""What the canonical spelling writes as ``\u`` and digits."""
+    return _LONG | (_RAW - characters)
+
 
 _BLOCK: Final = {
     HEX_3: (0x1000, 16, HEX_2),
@@ -115,8 +125,8 @@ class _Guards:
             quote=guard(_QUOTE),
             backslash=guard(_BACKSLASH),
             u=guard(_U),
-            raw=guard(_RAW),
-            long=guard(_LONG),
+            raw=guard(_RAW & alphabet.characters),
+            long=guard(_long(alphabet.characters)),
             short=(short, tuple(pair for pair in short if pair[1] != slash)),
             digits=tuple(tuple(map(guard, digits)) for digits in _DIGITS),
         )
@@ -176,7 +186,8 @@ class JsonEscapes:
     def _start(self, spelling: int, text: int) -> Arcs:
         arcs = self._spelled_long(spelling, self._step(text))
         found = self._narrowed(spelling, arcs, [(digit, HEX_3, digit << 12) for digit in range(16) if digit != 0xD])
-        if spelling == ANY_SPELLING:  # long ones are controls in the canonical spelling
+        # Long ones are controls in the canonical spelling, unless some characters cannot stand raw.
+        if spelling == ANY_SPELLING or (arcs and self._terms.alphabet.characters != ANY):
             found.append(
                 (self._guards.digits[spelling][0xD], self._terms.json((D, spelling, text), shortest=4, sure=False))
             )
@@ -185,7 +196,7 @@ class JsonEscapes:
     def _after_d(self, spelling: int, text: int) -> Arcs:
         parts = [(digit, HEX_2, 0xD000 + (digit << 8)) for digit in range(8)]
         parts += [(8 + i, PAIR_HIGH_2, 0x10000 + i * 0x40000) for i in range(4)]
-        return tuple(self._narrowed(spelling, self._step(text), parts))
+        return tuple(self._narrowed(spelling, self._spelled_long(spelling, self._step(text)), parts))
 
     def _block(self, place: int, spelling: int, base: int, *pairs: int) -> Arcs:
         size, divisor, following = _BLOCK[place]

@@ -37,6 +37,8 @@ class Liveness:
         kind = self._terms.kind[term]
         if kind == k.JSON:
             return self._terms.args[term][0] != json_escapes.BODY
+        if kind == k.LEAF:
+            return not self._terms.sure[term]
         return kind in (k.AND, k.NOT, k.SCOPE) or self._terms.open[term]
 
     def _by_structure(self, term: int) -> bool:

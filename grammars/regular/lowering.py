@@ -13,7 +13,7 @@ from decoding.errors import ConstraintError
 from grammars.regular import json_escapes
 from grammars.regular import nodes as n
 from grammars.regular.alphabet import Alphabet
-from grammars.regular.charset import CharSet
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.kinds import EMPTY, EPSILON, INFINITE
 from grammars.regular.limits import RegularLimits
 from grammars.regular.machine import Machine
@@ -27,15 +27,22 @@ _WORDS_AS_LIST = 4
 class Lowering:
     """Lowers one expression into a new table of terms."""
 
-    def __init__(self, expression: n.Expression, limits: RegularLimits, field: str) -> None:
-        """Raises ConstraintError, which names ``field``, where the expression is deeper or larger than allowed."""
+    def __init__(self, expression: n.Expression, limits: RegularLimits, field: str, characters: CharSet = ANY) -> None:
+        """``characters``: those that texts may have raw.
+
+        Raises ConstraintError, which names ``field``, where the expression is deeper or larger than allowed.
+        """
         _check_size(expression, limits, field)
         order = n.walk(expression)
         self.machines: list[Machine] = []
         self._machine_of: dict[int, int] = {}
         for node in order:
             self._collect_machine(node)
-        self.terms = Terms(Alphabet(_classes(order, self.machines)))
+        has_escapes = any(isinstance(node, n.JsonString) for node in order)
+        self.terms = Terms(
+            Alphabet(_classes(order, self.machines, characters), characters, has_escapes=has_escapes),
+            sure_leaves=has_escapes or characters == ANY,
+        )
         self.terms.allowance = limits.build_work
         self._lowered: dict[int, int] = {}
         by_class: dict[type[n.Expression], Callable[..., int]] = {
@@ -137,7 +144,7 @@ class Lowering:
         return self.terms.tag(node.label, self._closed(node))
 
 
-def _classes(order: list[n.Expression], machines: list[Machine]) -> Iterable[CharSet]:
+def _classes(order: list[n.Expression], machines: list[Machine], characters: CharSet) -> Iterable[CharSet]:
     """Every set of characters that the terms will mention."""
     for machine in machines:
         yield from machine.classes()
@@ -148,7 +155,7 @@ def _classes(order: list[n.Expression], machines: list[Machine]) -> Iterable[Cha
         elif isinstance(node, n.Text):
             texts.update(node.text)
         elif isinstance(node, n.JsonString):
-            yield from json_escapes.CLASSES
+            yield from json_escapes.classes(characters)
     for character in texts:
         yield CharSet.of(character)
 

@@ -58,8 +58,10 @@ class Terms:
         allowance: work that may still be done, in terms.
     """
 
-    def __init__(self, alphabet: Alphabet) -> None:
+    def __init__(self, alphabet: Alphabet, *, sure_leaves: bool = True) -> None:
+        """``sure_leaves``: the alphabet has every character that machines ask for."""
         self.alphabet = alphabet
+        self._sure_leaves = sure_leaves
         self.kind: list[int] = []
         self.args: list[tuple[int, ...]] = []
         self.nullable: list[int] = []
@@ -307,7 +309,8 @@ class Terms:
             if accepts and next(iter(machine.arcs(state)), None) is None:
                 found = EPSILON
             else:
-                facts = (EPSILON if accepts else EMPTY, machine.shortest(state), INFINITE, False, True)
+                is_sure = self._sure_leaves or accepts
+                facts = (EPSILON if accepts else EMPTY, machine.shortest(state), INFINITE, False, is_sure)
                 found = self._intern(LEAF, (len(self.leaves),), facts)
                 self.leaves.append(key)
             self._leaf_ids[key] = found

@@ -5,13 +5,17 @@ Invariant: what one tool or tag asks for and cannot be had is refused, or report
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from decoding.errors import ConstraintError, UnsupportedConstraintError
+from grammars.characters import writable
 from grammars.choices import compile_choices
 from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword
 from grammars.json_schema.compile import compile_json_object, compile_json_schema
 from grammars.limits import ConstraintLimits
 from grammars.matching.compile import compile_regex
 from grammars.matching.constraint import CompiledConstraint
+from grammars.regular.charset import ANY, CharSet
 from grammars.structural.contents import JSON_KINDS, compile_content, json_options
 from grammars.structural.layout import Layout, TagLayout
 from grammars.structural.markers import Marker, MarkerReader
@@ -22,18 +26,21 @@ from grammars.structural.tools import ToolCalls
 from grammars.vocabulary import Vocabulary
 
 
-def compile_plain(spec: ConstraintSpec, limits: ConstraintLimits) -> CompiledConstraint:
-    """A constraint of one part. Raises ConstraintError, also for grammars, which have no source of ours."""
-    options = json_options(spec, limits)
+def compile_plain(spec: ConstraintSpec, limits: ConstraintLimits, characters: CharSet = ANY) -> CompiledConstraint:
+    """A constraint of one part, over ``characters``.
+
+    Raises ConstraintError, also for grammars, which have no source of ours.
+    """
+    options = replace(json_options(spec, limits), characters=characters)
     match spec.kind:
         case ConstraintKind.JSON_SCHEMA:
             return compile_json_schema(spec.text, options)
         case ConstraintKind.JSON_OBJECT:
             return compile_json_object(options)
         case ConstraintKind.REGEX:
-            return compile_regex(spec.text, dialect=spec.dialect.value)
+            return compile_regex(spec.text, dialect=spec.dialect.value, characters=characters)
         case ConstraintKind.CHOICES:
-            return compile_choices(spec.values)
+            return compile_choices(spec.values, characters)
     raise UnsupportedConstraintError(REASONING, "cannot come before a grammar; use another kind, or drop the reasoning")
 
 
@@ -54,12 +61,13 @@ class _Compiler:
     def __init__(self, spec: ConstraintSpec, vocabulary: Vocabulary, limits: ConstraintLimits) -> None:
         self._spec = spec
         self._limits = limits
+        self._vocabulary = vocabulary
         self._reader = MarkerReader(vocabulary)
 
     def constraint(self) -> CompiledConstraint:
         spec = self._spec
         if spec.structure is None:
-            inner = compile_plain(spec, self._limits)
+            inner = compile_plain(spec, self._limits, writable(self._vocabulary))
         else:
             inner = self._tagged(self._tags(spec.structure))
         if spec.reasoning is None:
@@ -133,7 +141,10 @@ class _Compiler:
         self, language: TaggedLanguage | ReasoningLanguage, unenforced: tuple[UnenforcedKeyword, ...]
     ) -> CompiledConstraint:
         return CompiledConstraint(
-            text_key=self._spec.key(fingerprint="", backend=""), language=language, unenforced=unenforced
+            text_key=self._spec.key(fingerprint="", backend=""),
+            language=language,
+            unenforced=unenforced,
+            has_parts=True,
         )
 
     def _forbidden(self, markers: list[Marker]) -> tuple[bytes, ...]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from service.cli.connection_flags import add_connection_flags
 from service.cli.structure_flags import add_structure_kinds, add_structure_options, structure_options
 from service.client import Formats, Notation, Options, PropertyOrder, RegexDialect, Whitespace
+from service.client.constraint import ConstraintOptions
 
 EXIT_CODES = """exit codes:
   0    the text is there, and complete where there is a constraint
@@ -34,7 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_prompt_flags(made)
-    _add_constraint_flags(made)
+    add_constraint_flags(made)
     _add_sampling_flags(made)
     _add_speculation_flags(made)
     _add_output_flags(made)
@@ -48,6 +49,13 @@ def client_options(options: argparse.Namespace, error: Callable[[str], Any]) -> 
     return cast("Options", {**given, "reasoning": None, **structure_options(options, error)})
 
 
+def constraint_options(options: argparse.Namespace, error: Callable[[str], Any]) -> ConstraintOptions:
+    """Those that say what a text must fit, but for the schema; ``error`` as above."""
+    given = client_options(options, error)
+    names = ConstraintOptions.__annotations__
+    return cast("ConstraintOptions", {name: value for name, value in given.items() if name in names})
+
+
 def _add_prompt_flags(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group("prompt", "An argument, --file, or standard input; one trailing line break is cut.")
     group.add_argument("prompt", nargs="?", metavar="PROMPT", help="the prompt's text")
@@ -56,7 +64,8 @@ def _add_prompt_flags(made: argparse.ArgumentParser) -> None:
     group.add_argument("--system", metavar="TEXT", help="a system message before it; implies --chat")
 
 
-def _add_constraint_flags(made: argparse.ArgumentParser) -> None:
+def add_constraint_flags(made: argparse.ArgumentParser) -> None:
+    """What the text must fit; shared with `espalier explain`."""
     group = made.add_argument_group("constraint")
     kinds = group.add_mutually_exclusive_group()
     kinds.add_argument("--schema", type=_schema, metavar="FILE|JSON", help="JSON text valid under this JSON Schema")
@@ -110,6 +119,12 @@ def _add_sampling_flags(made: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, metavar="N", help="equal seeds give equal texts")
     group.add_argument("--logprobs", type=int, metavar="K", help="with --json: log-probabilities, K most likely beside")
     group.add_argument("--ignore-eos", action="store_true", default=None, help="never draw an end-of-sequence token")
+    group.add_argument(
+        "--finish-within-limit",
+        action="store_true",
+        default=None,
+        help="have a constrained text whole within --max-tokens",
+    )
     group.add_argument("-n", type=int, metavar="N", help="number of samples")
     group.add_argument("--priority", type=int, default=0, metavar="P", help="larger runs first; -100 to 100")
     group.add_argument("--tenant", default="", metavar="NAME", help="shares cached prompts with this tenant only")

@@ -16,6 +16,7 @@ from importlib import metadata
 COMMANDS = {
     "serve": "serve a model over gRPC",
     "generate": "send one prompt to a server and print the text",
+    "explain": "say what a constraint means, with a shortest text that it allows",
     "models": "show what a server serves, and its limits",
     "demo": "start a server, send constrained requests to it and check the results",
 }

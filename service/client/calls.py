@@ -6,7 +6,7 @@ Invariant: what protobuf would refuse is refused here as an InvalidArgumentError
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from service.client.checks import checked
 from service.client.constraint import ConstraintOptions, encode_constraint
@@ -39,6 +39,14 @@ def compile_request(
         raise InvalidArgumentError(message, "constraint")
     with checked("model"):
         return constraint_pb2.CompileRequest(model=model, constraint=constraint), parser
+
+
+def explain_request(
+    *, schema: Schema[Any] | None, model: str, **options: Unpack[ConstraintOptions]
+) -> constraint_pb2.ExplainRequest:
+    """A constraint to explain."""
+    message, _ = compile_request(schema=schema, model=model, **options)
+    return constraint_pb2.ExplainRequest(model=model, constraint=message.constraint)
 
 
 def tokenize_request(text: str, *, add_special_tokens: bool, model: str) -> model_pb2.TokenizeRequest:

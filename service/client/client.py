@@ -8,20 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from service.client import decode
-from service.client.calls import batch_request, compile_request, detokenize_request, stream_request, tokenize_request
+from service.client.calls import (
+    batch_request,
+    compile_request,
+    detokenize_request,
+    explain_request,
+    stream_request,
+    tokenize_request,
+)
 from service.client.connection import DEFAULT_ADDRESS, DEFAULT_TIMEOUT, ChannelOptions, channel_options, deadline
 from service.client.constraint import ConstraintOptions
 from service.client.errors import CallCancelledError, EspalierClientError
 from service.client.events import Assembly, Event
 from service.client.model import Model
 from service.client.request import Options, Request
-from service.client.results import CompiledConstraint, Generation, Health, ParsedT_co, Tokenization
+from service.client.results import CompiledConstraint, Explanation, Generation, Health, ParsedT_co, Tokenization
 from service.client.schema_text import Schema
 from service.client.status import error_from_call
 from service.v1 import (
@@ -128,6 +135,18 @@ class Client:
         """Compile a constraint ahead of its use; the result goes into `constraint=` of a request."""
         message, parser = compile_request(schema=schema, model=model, **options)
         return decode.compiled(self._call(self._constraint.Compile, message, timeout), parser)
+
+    def explain(
+        self,
+        *,
+        schema: Schema[Any] | None = None,
+        model: str = "",
+        timeout: float | None = None,
+        **options: Unpack[ConstraintOptions],
+    ) -> Explanation:
+        """What a constraint means: what of it is enforced, how large it is, and a shortest text that it allows."""
+        message = explain_request(schema=schema, model=model, **options)
+        return decode.explanation(self._call(self._constraint.Explain, message, timeout))
 
     def models(self, *, timeout: float | None = None) -> tuple[Model, ...]:
         """What the server serves, and its limits."""

@@ -19,6 +19,8 @@ from service.client.parts import TextParts, parser_of, text_parts
 from service.client.results import (
     CompiledConstraint,
     Completeness,
+    EnforcedKeyword,
+    Explanation,
     FinishReason,
     Generation,
     Health,
@@ -90,6 +92,17 @@ def compiled(message: constraint_pb2.CompileResponse, parser: Parser[T]) -> Comp
         **_scalars(message, "handle", "compile_ms", "cached", "size_bytes", "states"),
         unenforced=unenforced(message.unenforced),
         parser=parser,
+    )
+
+
+def explanation(message: constraint_pb2.ExplainResponse) -> Explanation:
+    """What a constraint means."""
+    return Explanation(
+        **_scalars(message, "normalised", "states", "size_bytes"),
+        enforced=tuple(EnforcedKeyword(pointer=item.pointer, keyword=item.keyword) for item in message.enforced),
+        unenforced=unenforced(message.unenforced),
+        shortest=message.shortest if message.HasField("shortest") else None,
+        shortest_tokens=message.shortest_tokens if message.HasField("shortest_tokens") else None,
     )
 
 

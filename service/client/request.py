@@ -29,6 +29,7 @@ SCALARS: Final = (
     "seed",
     "logprobs",
     "ignore_eos",
+    "finish_within_limit",
 )
 """Sampling options that go over the wire under their own name."""
 
@@ -74,6 +75,8 @@ class SamplingOptions(TypedDict, total=False):
     """0 for the chosen token's log-probability, k for the k most likely beside it."""
     ignore_eos: bool | None
     """End-of-sequence tokens are never drawn."""
+    finish_within_limit: bool | None
+    """A constrained text is whole within ``max_tokens``, which must hold the shortest one."""
     stop: Sequence[str] | None
     """The text ends before the first of these."""
 

@@ -267,6 +267,36 @@ class CompiledConstraint(Generic[ParsedT_co]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcedKeyword:
+    """A schema keyword that every text obeys; `pointer` is a JSON pointer into the schema."""
+
+    pointer: str
+    keyword: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a constraint means.
+
+    Attributes:
+        normalised: the one text that stands for all constraints that are taken as equal.
+        enforced: keywords of a schema that every text obeys.
+        unenforced: those that are not enforced: unknown ones, with `best_effort` also known ones.
+        states: states of the automaton that the start of a text needs; `size_bytes` is the size with them.
+        shortest: a text that the constraint allows, as short as can be; None for grammars.
+        shortest_tokens: the fewest tokens that spell it, the least `max_tokens` with `finish_within_limit`.
+    """
+
+    normalised: str
+    enforced: tuple[EnforcedKeyword, ...]
+    unenforced: tuple[UnenforcedKeyword, ...]
+    states: int
+    size_bytes: int
+    shortest: str | None
+    shortest_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tokenization:
     """Token ids of a text, and the bytes of each token."""
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from service.v1 import common_pb2 as service_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservice/v1/constraint.proto\x12\x0b\x65spalier.v1\x1a\x17service/v1/common.proto\"L\n\x0e\x43ompileRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12+\n\nconstraint\x18\x02 \x01(\x0b\x32\x17.espalier.v1.Constraint\"\x9d\x01\n\x0f\x43ompileResponse\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\ncompile_ms\x18\x02 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x03 \x01(\x08\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06states\x18\x05 \x01(\r\x12\x32\n\nunenforced\x18\x06 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword2Y\n\x11\x43onstraintService\x12\x44\n\x07\x43ompile\x12\x1b.espalier.v1.CompileRequest\x1a\x1c.espalier.v1.CompileResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservice/v1/constraint.proto\x12\x0b\x65spalier.v1\x1a\x17service/v1/common.proto\"L\n\x0e\x43ompileRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12+\n\nconstraint\x18\x02 \x01(\x0b\x32\x17.espalier.v1.Constraint\"\x9d\x01\n\x0f\x43ompileResponse\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\ncompile_ms\x18\x02 \x01(\x01\x12\x0e\n\x06\x63\x61\x63hed\x18\x03 \x01(\x08\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06states\x18\x05 \x01(\r\x12\x32\n\nunenforced\x18\x06 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\"L\n\x0e\x45xplainRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12+\n\nconstraint\x18\x02 \x01(\x0b\x32\x17.espalier.v1.Constraint\"3\n\x0f\x45nforcedKeyword\x12\x0f\n\x07pointer\x18\x01 \x01(\t\x12\x0f\n\x07keyword\x18\x02 \x01(\t\"\x83\x02\n\x0f\x45xplainResponse\x12\x12\n\nnormalised\x18\x01 \x01(\t\x12.\n\x08\x65nforced\x18\x02 \x03(\x0b\x32\x1c.espalier.v1.EnforcedKeyword\x12\x32\n\nunenforced\x18\x03 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\x12\x0e\n\x06states\x18\x04 \x01(\r\x12\x12\n\nsize_bytes\x18\x05 \x01(\x04\x12\x15\n\x08shortest\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fshortest_tokens\x18\x07 \x01(\rH\x01\x88\x01\x01\x42\x0b\n\t_shortestB\x12\n\x10_shortest_tokens2\x9f\x01\n\x11\x43onstraintService\x12\x44\n\x07\x43ompile\x12\x1b.espalier.v1.CompileRequest\x1a\x1c.espalier.v1.CompileResponse\x12\x44\n\x07\x45xplain\x12\x1b.espalier.v1.ExplainRequest\x1a\x1c.espalier.v1.ExplainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMPILEREQUEST']._serialized_end=145
   _globals['_COMPILERESPONSE']._serialized_start=148
   _globals['_COMPILERESPONSE']._serialized_end=305
-  _globals['_CONSTRAINTSERVICE']._serialized_start=307
-  _globals['_CONSTRAINTSERVICE']._serialized_end=396
+  _globals['_EXPLAINREQUEST']._serialized_start=307
+  _globals['_EXPLAINREQUEST']._serialized_end=383
+  _globals['_ENFORCEDKEYWORD']._serialized_start=385
+  _globals['_ENFORCEDKEYWORD']._serialized_end=436
+  _globals['_EXPLAINRESPONSE']._serialized_start=439
+  _globals['_EXPLAINRESPONSE']._serialized_end=698
+  _globals['_CONSTRAINTSERVICE']._serialized_start=701
+  _globals['_CONSTRAINTSERVICE']._serialized_end=860
 # @@protoc_insertion_point(module_scope)

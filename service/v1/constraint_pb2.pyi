@@ -90,3 +90,118 @@ class CompileResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CompileResponse: _TypeAlias = CompileResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRequest(_message.Message):
+    """A constraint to explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    CONSTRAINT_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Empty means the server's model."""
+    @_builtins.property
+    def constraint(self) -> _common_pb2.Constraint:
+        """Any kind but a handle."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        constraint: _common_pb2.Constraint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["constraint", b"constraint", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class EnforcedKeyword(_message.Message):
+    """A keyword of a schema that every text obeys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINTER_FIELD_NUMBER: _builtins.int
+    KEYWORD_FIELD_NUMBER: _builtins.int
+    pointer: _builtins.str
+    """JSON pointer into the schema."""
+    keyword: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        pointer: _builtins.str = ...,
+        keyword: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keyword", b"keyword", "pointer", b"pointer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnforcedKeyword: _TypeAlias = EnforcedKeyword  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    """What a constraint means."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NORMALISED_FIELD_NUMBER: _builtins.int
+    ENFORCED_FIELD_NUMBER: _builtins.int
+    UNENFORCED_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    SHORTEST_FIELD_NUMBER: _builtins.int
+    SHORTEST_TOKENS_FIELD_NUMBER: _builtins.int
+    normalised: _builtins.str
+    """The one text that stands for all constraints that are taken as equal: a schema without white space between its
+    tokens, choices as a sorted JSON array; a regular expression or a grammar as it is.
+    """
+    states: _builtins.int
+    """States of its automaton that the start of a text needs; more are built as texts reach them."""
+    size_bytes: _builtins.int
+    """Size of the compiled form with them."""
+    shortest: _builtins.str
+    """A text that the constraint allows, as short as can be in bytes (nearly so where items or open keys must differ).
+    Unset for grammars and other backends, which do not tell.
+    """
+    shortest_tokens: _builtins.int
+    """The fewest tokens that spell it: the least max_tokens with finish_within_limit."""
+    @_builtins.property
+    def enforced(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnforcedKeyword]:
+        """Keywords of a schema that every text obeys."""
+
+    @_builtins.property
+    def unenforced(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UnenforcedKeyword]:
+        """What is not enforced: unknown keywords and formats, with best_effort also known ones."""
+
+    def __init__(
+        self,
+        *,
+        normalised: _builtins.str = ...,
+        enforced: _abc.Iterable[Global___EnforcedKeyword] | None = ...,
+        unenforced: _abc.Iterable[_common_pb2.UnenforcedKeyword] | None = ...,
+        states: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        shortest: _builtins.str | None = ...,
+        shortest_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_shortest", b"_shortest", "_shortest_tokens", b"_shortest_tokens", "shortest", b"shortest", "shortest_tokens", b"shortest_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_shortest", b"_shortest", "_shortest_tokens", b"_shortest_tokens", "enforced", b"enforced", "normalised", b"normalised", "shortest", b"shortest", "shortest_tokens", b"shortest_tokens", "size_bytes", b"size_bytes", "states", b"states", "unenforced", b"unenforced"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__shortest: _TypeAlias = _typing.Literal["shortest"]  # noqa: Y015
+    _WhichOneofArgType__shortest: _TypeAlias = _typing.Literal["_shortest", b"_shortest"]  # noqa: Y015
+    _WhichOneofReturnType__shortest_tokens: _TypeAlias = _typing.Literal["shortest_tokens"]  # noqa: Y015
+    _WhichOneofArgType__shortest_tokens: _TypeAlias = _typing.Literal["_shortest_tokens", b"_shortest_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shortest) -> _WhichOneofReturnType__shortest | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shortest_tokens) -> _WhichOneofReturnType__shortest_tokens | None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015

@@ -40,6 +40,11 @@ class ConstraintServiceStub:
                 request_serializer=service_dot_v1_dot_constraint__pb2.CompileRequest.SerializeToString,
                 response_deserializer=service_dot_v1_dot_constraint__pb2.CompileResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/espalier.v1.ConstraintService/Explain',
+                request_serializer=service_dot_v1_dot_constraint__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=service_dot_v1_dot_constraint__pb2.ExplainResponse.FromString,
+                _registered_method=True)
 
 
 class ConstraintServiceServicer:
@@ -53,6 +58,13 @@ class ConstraintServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """Says what a constraint means: what of it is enforced, how large it is, and a shortest text that it allows.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConstraintServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +72,11 @@ def add_ConstraintServiceServicer_to_server(servicer, server):
                     servicer.Compile,
                     request_deserializer=service_dot_v1_dot_constraint__pb2.CompileRequest.FromString,
                     response_serializer=service_dot_v1_dot_constraint__pb2.CompileResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=service_dot_v1_dot_constraint__pb2.ExplainRequest.FromString,
+                    response_serializer=service_dot_v1_dot_constraint__pb2.ExplainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +107,33 @@ class ConstraintService:
             '/espalier.v1.ConstraintService/Compile',
             service_dot_v1_dot_constraint__pb2.CompileRequest.SerializeToString,
             service_dot_v1_dot_constraint__pb2.CompileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/espalier.v1.ConstraintService/Explain',
+            service_dot_v1_dot_constraint__pb2.ExplainRequest.SerializeToString,
+            service_dot_v1_dot_constraint__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class ConstraintServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ConstraintServiceAsyncStub: ...
     Compile: _grpc.UnaryUnaryMultiCallable[_constraint_pb2.CompileRequest, _constraint_pb2.CompileResponse]
     """Validates and compiles a constraint, keeps it warm, and returns a handle for Constraint.compiled."""
+    Explain: _grpc.UnaryUnaryMultiCallable[_constraint_pb2.ExplainRequest, _constraint_pb2.ExplainResponse]
+    """Says what a constraint means: what of it is enforced, how large it is, and a shortest text that it allows."""
 
 @_typing.type_check_only
 class ConstraintServiceAsyncStub(ConstraintServiceStub):
@@ -43,6 +45,8 @@ class ConstraintServiceAsyncStub(ConstraintServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Compile: _aio.UnaryUnaryMultiCallable[_constraint_pb2.CompileRequest, _constraint_pb2.CompileResponse]  # type: ignore[assignment]
     """Validates and compiles a constraint, keeps it warm, and returns a handle for Constraint.compiled."""
+    Explain: _aio.UnaryUnaryMultiCallable[_constraint_pb2.ExplainRequest, _constraint_pb2.ExplainResponse]  # type: ignore[assignment]
+    """Says what a constraint means: what of it is enforced, how large it is, and a shortest text that it allows."""
 
 class ConstraintServiceServicer(metaclass=_abc_1.ABCMeta):
     """Compiles constraints, so that a request need not wait for it."""
@@ -54,5 +58,13 @@ class ConstraintServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_constraint_pb2.CompileResponse, _abc.Awaitable[_constraint_pb2.CompileResponse]]:
         """Validates and compiles a constraint, keeps it warm, and returns a handle for Constraint.compiled."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _constraint_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_constraint_pb2.ExplainResponse, _abc.Awaitable[_constraint_pb2.ExplainResponse]]:
+        """Says what a constraint means: what of it is enforced, how large it is, and a shortest text that it allows."""
 
 def add_ConstraintServiceServicer_to_server(servicer: ConstraintServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from service.v1 import common_pb2 as service_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservice/v1/generation.proto\x12\x0b\x65spalier.v1\x1a\x17service/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"8\n\nChatPrompt\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.espalier.v1.ChatMessage\"\x1a\n\x0bTokenPrompt\x12\x0b\n\x03ids\x18\x01 \x03(\r\"\x19\n\x08\x42\x61\x64Words\x12\r\n\x05words\x18\x01 \x03(\t\"\x9a\x05\n\x0fSamplingOptions\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x18\n\x0btemperature\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05top_k\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05min_p\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x01H\x07\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x01H\x08\x88\x01\x01\x12?\n\nlogit_bias\x18\n \x03(\x0b\x32+.espalier.v1.SamplingOptions.LogitBiasEntry\x12(\n\tbad_words\x18\x0b \x01(\x0b\x32\x15.espalier.v1.BadWords\x12\x11\n\x04seed\x18\x0c \x01(\x04H\t\x88\x01\x01\x12\x15\n\x08logprobs\x18\r \x01(\rH\n\x88\x01\x01\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\x0b\x88\x01\x01\x12\x0c\n\x04stop\x18\x0f \x03(\t\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\x0b\n\t_logprobsB\r\n\x0b_ignore_eos\"\x81\x01\n\x12SpeculationOptions\x12\x0f\n\x07\x64rafter\x18\x01 \x01(\t\x12\x1d\n\x10max_draft_tokens\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ntree_width\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x13\n\x11_max_draft_tokensB\r\n\x0b_tree_width\"\xda\x02\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12*\n\x06tokens\x18\x03 \x01(\x0b\x32\x18.espalier.v1.TokenPromptH\x00\x12\'\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.espalier.v1.ChatPromptH\x00\x12+\n\nconstraint\x18\x05 \x01(\x0b\x32\x17.espalier.v1.Constraint\x12.\n\x08sampling\x18\x06 \x01(\x0b\x32\x1c.espalier.v1.SamplingOptions\x12\x0e\n\x01n\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08priority\x18\x08 \x01(\x11\x12\x0e\n\x06tenant\x18\t \x01(\t\x12\x34\n\x0bspeculation\x18\n \x01(\x0b\x32\x1f.espalier.v1.SpeculationOptionsB\x08\n\x06promptB\x04\n\x02_n\"\xa7\x02\n\x06Sample\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12/\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1d.espalier.v1.PositionLogprobs\x12\x30\n\rfinish_reason\x18\x05 \x01(\x0e\x32\x19.espalier.v1.FinishReason\x12/\n\x0c\x63ompleteness\x18\x06 \x01(\x0e\x32\x19.espalier.v1.Completeness\x12\x0f\n\x07message\x18\x07 \x01(\t\x12!\n\x05usage\x18\x08 \x01(\x0b\x32\x12.espalier.v1.Usage\x12%\n\x05parts\x18\x14 \x01(\x0b\x32\x16.espalier.v1.TextParts\"\xc0\x01\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x07samples\x18\x03 \x03(\x0b\x32\x13.espalier.v1.Sample\x12!\n\x05usage\x18\x04 \x01(\x0b\x32\x12.espalier.v1.Usage\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x32\n\nunenforced\x18\x06 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\"F\n\x15GenerateStreamRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.espalier.v1.GenerateRequest\"\xac\x01\n\x16GenerateStreamResponse\x12-\n\x07started\x18\x01 \x01(\x0b\x32\x1a.espalier.v1.StreamStartedH\x00\x12)\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x18.espalier.v1.StreamDeltaH\x00\x12/\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1b.espalier.v1.StreamFinishedH\x00\x42\x07\n\x05\x65vent\"\x8b\x01\n\rStreamStarted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x32\n\nunenforced\x18\x05 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\"n\n\x0bStreamDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12/\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1d.espalier.v1.PositionLogprobs\"\xdd\x01\n\x0eStreamFinished\x12\r\n\x05index\x18\x01 \x01(\r\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.espalier.v1.FinishReason\x12/\n\x0c\x63ompleteness\x18\x03 \x01(\x0e\x32\x19.espalier.v1.Completeness\x12\x0f\n\x07message\x18\x04 \x01(\t\x12!\n\x05usage\x18\x05 \x01(\x0b\x32\x12.espalier.v1.Usage\x12%\n\x05parts\x18\x14 \x01(\x0b\x32\x16.espalier.v1.TextParts\"F\n\x14GenerateBatchRequest\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.espalier.v1.GenerateRequest\"B\n\x15GenerateBatchResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.espalier.v1.BatchResult\"u\n\x0b\x42\x61tchResult\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1d.espalier.v1.GenerateResponseH\x00\x12(\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x17.espalier.v1.BatchErrorH\x00\x42\t\n\x07outcome\":\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t2\x91\x02\n\x11GenerationService\x12G\n\x08Generate\x12\x1c.espalier.v1.GenerateRequest\x1a\x1d.espalier.v1.GenerateResponse\x12[\n\x0eGenerateStream\x12\".espalier.v1.GenerateStreamRequest\x1a#.espalier.v1.GenerateStreamResponse0\x01\x12V\n\rGenerateBatch\x12!.espalier.v1.GenerateBatchRequest\x1a\".espalier.v1.GenerateBatchResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bservice/v1/generation.proto\x12\x0b\x65spalier.v1\x1a\x17service/v1/common.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"8\n\nChatPrompt\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.espalier.v1.ChatMessage\"\x1a\n\x0bTokenPrompt\x12\x0b\n\x03ids\x18\x01 \x03(\r\"\x19\n\x08\x42\x61\x64Words\x12\r\n\x05words\x18\x01 \x03(\t\"\xd4\x05\n\x0fSamplingOptions\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x18\n\x0btemperature\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05top_k\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x12\n\x05min_p\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x01H\x07\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x01H\x08\x88\x01\x01\x12?\n\nlogit_bias\x18\n \x03(\x0b\x32+.espalier.v1.SamplingOptions.LogitBiasEntry\x12(\n\tbad_words\x18\x0b \x01(\x0b\x32\x15.espalier.v1.BadWords\x12\x11\n\x04seed\x18\x0c \x01(\x04H\t\x88\x01\x01\x12\x15\n\x08logprobs\x18\r \x01(\rH\n\x88\x01\x01\x12\x17\n\nignore_eos\x18\x0e \x01(\x08H\x0b\x88\x01\x01\x12\x0c\n\x04stop\x18\x0f \x03(\t\x12 \n\x13\x66inish_within_limit\x18\x10 \x01(\x08H\x0c\x88\x01\x01\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seedB\x0b\n\t_logprobsB\r\n\x0b_ignore_eosB\x16\n\x14_finish_within_limit\"\x81\x01\n\x12SpeculationOptions\x12\x0f\n\x07\x64rafter\x18\x01 \x01(\t\x12\x1d\n\x10max_draft_tokens\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ntree_width\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x13\n\x11_max_draft_tokensB\r\n\x0b_tree_width\"\xda\x02\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12*\n\x06tokens\x18\x03 \x01(\x0b\x32\x18.espalier.v1.TokenPromptH\x00\x12\'\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.espalier.v1.ChatPromptH\x00\x12+\n\nconstraint\x18\x05 \x01(\x0b\x32\x17.espalier.v1.Constraint\x12.\n\x08sampling\x18\x06 \x01(\x0b\x32\x1c.espalier.v1.SamplingOptions\x12\x0e\n\x01n\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08priority\x18\x08 \x01(\x11\x12\x0e\n\x06tenant\x18\t \x01(\t\x12\x34\n\x0bspeculation\x18\n \x01(\x0b\x32\x1f.espalier.v1.SpeculationOptionsB\x08\n\x06promptB\x04\n\x02_n\"\xa7\x02\n\x06Sample\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12/\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1d.espalier.v1.PositionLogprobs\x12\x30\n\rfinish_reason\x18\x05 \x01(\x0e\x32\x19.espalier.v1.FinishReason\x12/\n\x0c\x63ompleteness\x18\x06 \x01(\x0e\x32\x19.espalier.v1.Completeness\x12\x0f\n\x07message\x18\x07 \x01(\t\x12!\n\x05usage\x18\x08 \x01(\x0b\x32\x12.espalier.v1.Usage\x12%\n\x05parts\x18\x14 \x01(\x0b\x32\x16.espalier.v1.TextParts\"\xc0\x01\n\x10GenerateResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12$\n\x07samples\x18\x03 \x03(\x0b\x32\x13.espalier.v1.Sample\x12!\n\x05usage\x18\x04 \x01(\x0b\x32\x12.espalier.v1.Usage\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\x32\n\nunenforced\x18\x06 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\"F\n\x15GenerateStreamRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1c.espalier.v1.GenerateRequest\"\xac\x01\n\x16GenerateStreamResponse\x12-\n\x07started\x18\x01 \x01(\x0b\x32\x1a.espalier.v1.StreamStartedH\x00\x12)\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x18.espalier.v1.StreamDeltaH\x00\x12/\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x1b.espalier.v1.StreamFinishedH\x00\x42\x07\n\x05\x65vent\"\x8b\x01\n\rStreamStarted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04seed\x18\x03 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\x32\n\nunenforced\x18\x05 \x03(\x0b\x32\x1e.espalier.v1.UnenforcedKeyword\"n\n\x0bStreamDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12/\n\x08logprobs\x18\x04 \x03(\x0b\x32\x1d.espalier.v1.PositionLogprobs\"\xdd\x01\n\x0eStreamFinished\x12\r\n\x05index\x18\x01 \x01(\r\x12\x30\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x19.espalier.v1.FinishReason\x12/\n\x0c\x63ompleteness\x18\x03 \x01(\x0e\x32\x19.espalier.v1.Completeness\x12\x0f\n\x07message\x18\x04 \x01(\t\x12!\n\x05usage\x18\x05 \x01(\x0b\x32\x12.espalier.v1.Usage\x12%\n\x05parts\x18\x14 \x01(\x0b\x32\x16.espalier.v1.TextParts\"F\n\x14GenerateBatchRequest\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.espalier.v1.GenerateRequest\"B\n\x15GenerateBatchResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.espalier.v1.BatchResult\"u\n\x0b\x42\x61tchResult\x12\x31\n\x08response\x18\x01 \x01(\x0b\x32\x1d.espalier.v1.GenerateResponseH\x00\x12(\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x17.espalier.v1.BatchErrorH\x00\x42\t\n\x07outcome\":\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t2\x91\x02\n\x11GenerationService\x12G\n\x08Generate\x12\x1c.espalier.v1.GenerateRequest\x1a\x1d.espalier.v1.GenerateResponse\x12[\n\x0eGenerateStream\x12\".espalier.v1.GenerateStreamRequest\x1a#.espalier.v1.GenerateStreamResponse0\x01\x12V\n\rGenerateBatch\x12!.espalier.v1.GenerateBatchRequest\x1a\".espalier.v1.GenerateBatchResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,35 +43,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BADWORDS']._serialized_start=201
   _globals['_BADWORDS']._serialized_end=226
   _globals['_SAMPLINGOPTIONS']._serialized_start=229
-  _globals['_SAMPLINGOPTIONS']._serialized_end=895
-  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_start=668
-  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_end=716
-  _globals['_SPECULATIONOPTIONS']._serialized_start=898
-  _globals['_SPECULATIONOPTIONS']._serialized_end=1027
-  _globals['_GENERATEREQUEST']._serialized_start=1030
-  _globals['_GENERATEREQUEST']._serialized_end=1376
-  _globals['_SAMPLE']._serialized_start=1379
-  _globals['_SAMPLE']._serialized_end=1674
-  _globals['_GENERATERESPONSE']._serialized_start=1677
-  _globals['_GENERATERESPONSE']._serialized_end=1869
-  _globals['_GENERATESTREAMREQUEST']._serialized_start=1871
-  _globals['_GENERATESTREAMREQUEST']._serialized_end=1941
-  _globals['_GENERATESTREAMRESPONSE']._serialized_start=1944
-  _globals['_GENERATESTREAMRESPONSE']._serialized_end=2116
-  _globals['_STREAMSTARTED']._serialized_start=2119
-  _globals['_STREAMSTARTED']._serialized_end=2258
-  _globals['_STREAMDELTA']._serialized_start=2260
-  _globals['_STREAMDELTA']._serialized_end=2370
-  _globals['_STREAMFINISHED']._serialized_start=2373
-  _globals['_STREAMFINISHED']._serialized_end=2594
-  _globals['_GENERATEBATCHREQUEST']._serialized_start=2596
-  _globals['_GENERATEBATCHREQUEST']._serialized_end=2666
-  _globals['_GENERATEBATCHRESPONSE']._serialized_start=2668
-  _globals['_GENERATEBATCHRESPONSE']._serialized_end=2734
-  _globals['_BATCHRESULT']._serialized_start=2736
-  _globals['_BATCHRESULT']._serialized_end=2853
-  _globals['_BATCHERROR']._serialized_start=2855
-  _globals['_BATCHERROR']._serialized_end=2913
-  _globals['_GENERATIONSERVICE']._serialized_start=2916
-  _globals['_GENERATIONSERVICE']._serialized_end=3189
+  _globals['_SAMPLINGOPTIONS']._serialized_end=953
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_start=702
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_end=750
+  _globals['_SPECULATIONOPTIONS']._serialized_start=956
+  _globals['_SPECULATIONOPTIONS']._serialized_end=1085
+  _globals['_GENERATEREQUEST']._serialized_start=1088
+  _globals['_GENERATEREQUEST']._serialized_end=1434
+  _globals['_SAMPLE']._serialized_start=1437
+  _globals['_SAMPLE']._serialized_end=1732
+  _globals['_GENERATERESPONSE']._serialized_start=1735
+  _globals['_GENERATERESPONSE']._serialized_end=1927
+  _globals['_GENERATESTREAMREQUEST']._serialized_start=1929
+  _globals['_GENERATESTREAMREQUEST']._serialized_end=1999
+  _globals['_GENERATESTREAMRESPONSE']._serialized_start=2002
+  _globals['_GENERATESTREAMRESPONSE']._serialized_end=2174
+  _globals['_STREAMSTARTED']._serialized_start=2177
+  _globals['_STREAMSTARTED']._serialized_end=2316
+  _globals['_STREAMDELTA']._serialized_start=2318
+  _globals['_STREAMDELTA']._serialized_end=2428
+  _globals['_STREAMFINISHED']._serialized_start=2431
+  _globals['_STREAMFINISHED']._serialized_end=2652
+  _globals['_GENERATEBATCHREQUEST']._serialized_start=2654
+  _globals['_GENERATEBATCHREQUEST']._serialized_end=2724
+  _globals['_GENERATEBATCHRESPONSE']._serialized_start=2726
+  _globals['_GENERATEBATCHRESPONSE']._serialized_end=2792
+  _globals['_BATCHRESULT']._serialized_start=2794
+  _globals['_BATCHRESULT']._serialized_end=2911
+  _globals['_BATCHERROR']._serialized_start=2913
+  _globals['_BATCHERROR']._serialized_end=2971
+  _globals['_GENERATIONSERVICE']._serialized_start=2974
+  _globals['_GENERATIONSERVICE']._serialized_end=3247
 # @@protoc_insertion_point(module_scope)

@@ -50,6 +50,9 @@ class ScriptedServer(
     def Compile(self, request, context):
         return self._answer("Compile", request, context)
 
+    def Explain(self, request, context):
+        return self._answer("Explain", request, context)
+
     def ListModels(self, request, context):
         return self._answer("ListModels", request, context)
 

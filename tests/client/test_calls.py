@@ -19,6 +19,8 @@ from service.client import (
     Completeness,
     DeadlineExceededError,
     Delta,
+    EnforcedKeyword,
+    Explanation,
     FailedPreconditionError,
     Finished,
     FinishReason,
@@ -158,6 +160,34 @@ def test_compile_and_use_the_handle(server, client):
     assert sent.model == "tiny"
     assert sent.constraint == Request("p", schema=Person, whitespace="spaced").message.constraint
     assert used.constraint.compiled == "h1"
+
+
+def test_explain_tells_all_that_the_server_said(server, client):
+    reply = constraint_pb2.ExplainResponse(
+        normalised="{}",
+        enforced=[constraint_pb2.EnforcedKeyword(pointer="/type", keyword="type")],
+        unenforced=[common_pb2.UnenforcedKeyword(pointer="/a", keyword="a", reason="c")],
+        states=4,
+        size_bytes=5,
+        shortest="",
+        shortest_tokens=0,
+    )
+    server.play("Explain", reply)
+    assert client.explain(schema=Person, whitespace="spaced", model="tiny") == Explanation(
+        normalised="{}",
+        enforced=(EnforcedKeyword(pointer="/type", keyword="type"),),
+        unenforced=(UnenforcedKeyword(pointer="/a", keyword="a", reason="c"),),
+        states=4,
+        size_bytes=5,
+        shortest="",
+        shortest_tokens=0,
+    )
+    (sent,) = server.requests
+    assert sent.model == "tiny"
+    assert sent.constraint == Request("p", schema=Person, whitespace="spaced").message.constraint
+    server.play("Explain", constraint_pb2.ExplainResponse(normalised="@sql"))
+    untold = client.explain(grammar="@sql")
+    assert (untold.shortest, untold.shortest_tokens) == (None, None)
 
 
 def test_batch_gives_each_item_its_own_result_or_error(server, client):

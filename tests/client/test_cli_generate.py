@@ -80,7 +80,8 @@ def test_every_flag_of_a_request_arrives(server, run):
         --presence-penalty -0.5 --frequency-penalty 0.25 --logit-bias 3=-2.5 --logit-bias 4=1 --bad-word foo
         --bad-word bar --stop END --stop STOP --seed 5 --logprobs 2 --ignore-eos -n 3 --priority 2 --tenant t --model m
         --regex a+ --whitespace spaced --best-effort --property-order any --formats annotate --integral-floats
-        --regex-dialect ecma --drafter forced+ngram --max-draft-tokens 9 --tree-width 3"""
+        --regex-dialect ecma --drafter forced+ngram --max-draft-tokens 9 --tree-width 3
+        --finish-within-limit"""
     run("p", *flags.split())
     expected = {
         "max_tokens": 7,
@@ -112,6 +113,7 @@ def test_every_flag_of_a_request_arrives(server, run):
         "drafter": "forced+ngram",
         "max_draft_tokens": 9,
         "tree_width": 3,
+        "finish_within_limit": True,
     }
     assert sent(server) == Request("p", **expected).message
     missing = set(Options.__annotations__) - set(expected)

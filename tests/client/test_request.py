@@ -72,6 +72,7 @@ SAMPLING = {
     "seed": 2**64 - 1,
     "logprobs": 0,
     "ignore_eos": False,
+    "finish_within_limit": False,
     "stop": ["END", "\n\n"],
 }
 

@@ -115,10 +115,13 @@ def test_a_dialect_is_followed_or_refused_by_name(trie: TokenTrie, backend: str)
     assert not accepted(compiled(trie, arabic, backend), "٣")
 
 
-def test_what_the_vocabulary_cannot_begin_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("backend", "message"), [("espalier", "vocabulary lacks tokens"), ("llguidance", "cannot begin")]
+)
+def test_what_the_vocabulary_cannot_begin_is_refused(backend: str, message: str) -> None:
     tiny = Vocabulary(tokens=(b"", b"a"), special_ids=frozenset({0}), eos_ids=(0,), size=4)
-    with pytest.raises(ConstraintError, match="cannot begin"):
-        compiled(TokenTrie.of(tiny), spec("regex", "ba"))
+    with pytest.raises(ConstraintError, match=message):
+        compiled(TokenTrie.of(tiny), spec("regex", "ba"), backend)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import types
 
+import grpc
 import pytest
 
 from decoding.errors import InvalidRequestError
@@ -155,6 +156,32 @@ async def test_a_constraint_is_compiled_once_and_reports_itself(run_server):
         assert first.compile_ms > 0 == again.compile_ms
         assert first.states > 0
         assert first.size_bytes > 0
+
+
+async def test_a_constraint_is_explained(run_server):
+    schema = '{"type": "array", "minItems": 2, "items": {"enum": ["ab", 7]}, "x-note": 1}'
+    async with run_server() as server:
+        found = await server.constraint.Explain(
+            constraint_pb2.ExplainRequest(constraint=Constraint(json_schema=schema))
+        )
+        assert found.normalised == schema.replace(" ", "")
+        assert [(item.pointer, item.keyword) for item in found.enforced] == [
+            ("/type", "type"),
+            ("/items", "items"),
+            ("/minItems", "minItems"),
+            ("/items/enum", "enum"),
+        ]
+        assert [item.pointer for item in found.unenforced] == ["/x-note"]
+        assert found.shortest == "[7,7]"
+        assert found.shortest_tokens <= len("[7,7]")
+        assert found.states > 0
+        assert found.size_bytes > 0
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await server.constraint.Explain(constraint_pb2.ExplainRequest(constraint=Constraint(regex="(")))
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await server.constraint.Explain(constraint_pb2.ExplainRequest(constraint=Constraint(compiled="x")))
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_the_engine_keeps_the_last_used_constraints_and_gets_dropped_ones_again(run_server):

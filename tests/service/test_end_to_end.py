@@ -127,6 +127,37 @@ async def test_concurrent_constrained_requests_are_all_valid(generation):
     assert finished > len(kinds)
 
 
+@pytest.mark.parametrize("kind", ["schema", "object", "regex"])
+async def test_a_text_that_must_be_whole_is_whole_within_the_limit_that_explain_tells(channel, generation, kind):
+    constraints = constraint_pb2_grpc.ConstraintServiceStub(channel)
+    explained = await constraints.Explain(constraint_pb2.ExplainRequest(constraint=CONSTRAINTS[kind]))
+    assert is_valid(kind, explained.shortest)
+    least = explained.shortest_tokens
+    handle = (await constraints.Compile(constraint_pb2.CompileRequest(constraint=CONSTRAINTS[kind]))).handle
+    for limit, constraint in ((least, CONSTRAINTS[kind]), (least + 5, Constraint(compiled=handle))):
+        message = request(constraint=constraint, n=4, max_tokens=limit, finish_within_limit=True)
+        for sample in (await generation.Generate(message)).samples:
+            assert sample.completeness == common_pb2.COMPLETENESS_COMPLETE
+            assert len(sample.token_ids) <= limit
+            assert is_valid(kind, sample.text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "code", "field"),
+    [
+        ("schema", 3, grpc.StatusCode.INVALID_ARGUMENT, "sampling.max_tokens: 3 tokens"),
+        (None, 3, grpc.StatusCode.INVALID_ARGUMENT, "sampling.finish_within_limit: needs a constraint"),
+        ("gbnf", 30, grpc.StatusCode.UNIMPLEMENTED, "sampling.finish_within_limit: cannot be promised"),
+    ],
+)
+async def test_what_cannot_be_whole_in_time_is_refused_by_name(generation, kind, limit, code, field):
+    message = request(constraint=CONSTRAINTS.get(kind), max_tokens=limit, finish_within_limit=True)
+    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        await generation.Generate(message)
+    assert refusal.value.code() is code
+    assert refusal.value.details().startswith(field)
+
+
 async def test_a_handle_gives_the_text_of_its_constraint(channel, generation):
     compiled = await constraint_pb2_grpc.ConstraintServiceStub(channel).Compile(
         constraint_pb2.CompileRequest(constraint=CONSTRAINTS["regex"])

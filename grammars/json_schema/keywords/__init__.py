@@ -86,3 +86,8 @@ SILENT = frozenset(
         "maxContains",
     ]
 )
+
+TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"contains": ("minContains", "maxContains"), "if": ("then", "else")}
+)
+"""Keywords that mean something beside another one alone, and are translated with it."""
