@@ -106,9 +106,9 @@ async def _submitted(
         async with model.engine.submit(submit) as events:
             yield submit, None, events
         return
-    if message.sampling.finish_within_limit and message.constraint.WhichOneof("kind") != "compiled":
-        await model.catalog.compile(message.constraint)  # tells whether max_tokens will do, before anything is computed
     async with model.catalog.compiling(message.constraint) as compiling:
+        if message.sampling.finish_within_limit:  # whether max_tokens will do is told before anything is computed
+            model.catalog.define(await compiling.future)
         submit, is_held = replace(submit, grammar_key=compiling.key), not compiling.is_done
         async with model.engine.submit(submit, is_held=is_held) as events:
             compiled = await compiling.beside(events)
