@@ -76,6 +76,10 @@ class Finishing:
         """Whether single bytes complete a text within ``left`` tokens, whatever was read before."""
         return len(self._shortest.text(configuration)) <= left and not self._ends_word(configuration)
 
+    def is_exact(self, configuration: Configuration) -> bool:
+        """Whether no text that completes an untouched ``configuration`` has fewer bytes than the one that is found."""
+        return not self._ends_word(configuration)
+
     def row(self, position: Position, row: MaskRow, left: int) -> MaskRow | Bits:
         """``row`` where every token of it may come with ``left`` tokens left after it, else the bits of those that may.
 
@@ -203,11 +207,10 @@ class FinishingMatcher:
         except GrammarStateError as error:
             raise InvalidRequestError("sampling.finish_within_limit", f"cannot be promised here: {error}") from error
         if self._witness is None or len(self._witness) > limit:
-            takes = "is not known" if self._witness is None else f"takes {len(self._witness)} tokens"
             raise InvalidRequestError(
                 LIMIT,
-                f"{limit} tokens (or what the prompt leaves of the context) cannot hold the shortest text of the"
-                f" constraint, which {takes}; raise it or leave sampling.finish_within_limit unset",
+                f"{limit} tokens (or what the prompt leaves of the context) are too few: {self._found()};"
+                " raise it or leave sampling.finish_within_limit unset",
             )
 
     @property
@@ -275,6 +278,14 @@ class FinishingMatcher:
     def branches(self, limit: int) -> tuple[bytes, ...]:
         """The few texts that the next choice leaves, see `grammars.protocol.Matcher`; the limit may forbid some."""
         return self._inner.branches(limit)
+
+    def _found(self) -> str:
+        """What the search for a short text came to, and no more than that."""
+        if self._witness is None:
+            return "no whole text was found"
+        if self._finishing.is_exact(self._inner.position.configuration):
+            return f"the shortest text in bytes takes {len(self._witness)} tokens"
+        return f"the shortest text found takes {len(self._witness)} tokens, one of other items or keys may take fewer"
 
     def _settle(self) -> None:
         """Have a witness where a completion byte by byte may not fit; it is kept as long as it is followed."""

@@ -246,3 +246,19 @@ def _without(vocabulary: Vocabulary, token: bytes) -> Vocabulary:
 
 def _bits(row: MaskRow) -> bytes:
     return row.bits_W.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"const": "ab"}, r"the shortest text in bytes takes \d+ tokens; raise it"),
+        (
+            UNIQUE | {"minItems": 2},
+            r"the shortest text found takes \d+ tokens, one of other items or keys may take fewer",
+        ),
+    ],
+    ids=str,
+)
+def test_a_refusal_claims_no_more_than_was_found(schema: Any, message: str, trie: TokenTrie) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        grammar_of(schema, trie).finishing(1)
