@@ -31,6 +31,11 @@ def writable(vocabulary: Vocabulary) -> CharSet:
     return found
 
 
+def is_within(text: str, characters: CharSet) -> bool:
+    """Whether all characters of a text are among ``characters``."""
+    return characters == ANY or all(ord(character) in characters for character in text)
+
+
 def _decoded(token: bytes) -> str | None:
     try:
         return token.decode()

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from decoding.errors import ConstraintError
+from grammars.characters import is_within
 from grammars.matching.constraint import CompiledConstraint
 from grammars.matching.tables import NO_OUTCOME, Tables
 from grammars.regular.charset import ANY, CharSet
@@ -29,7 +30,7 @@ def compile_choices(values: Iterable[str], characters: CharSet = ANY) -> Compile
 
     Those that have other characters than ``characters`` are left out; raises ConstraintError where none is left.
     """
-    encoded = tuple(sorted(value.encode() for value in values if _is_within(value, characters)))
+    encoded = tuple(sorted(value.encode() for value in values if is_within(value, characters)))
     if not encoded:
         raise ConstraintError(FIELD, "has no choice that the model can write: its vocabulary lacks tokens for them")
     digest = hashlib.sha256(b"choices")
@@ -37,10 +38,6 @@ def compile_choices(values: Iterable[str], characters: CharSet = ANY) -> Compile
         digest.update(len(value).to_bytes(8, "little"))
         digest.update(value)
     return CompiledConstraint(text_key=digest.hexdigest(), language=ChoicesLanguage(sorted_values=encoded))
-
-
-def _is_within(value: str, characters: CharSet) -> bool:
-    return characters == ANY or all(ord(character) in characters for character in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

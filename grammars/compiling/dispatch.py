@@ -37,7 +37,7 @@ def compile_constraint(spec: ConstraintSpec, trie: TokenTrie, *, limits: Constra
 
 
 def _structured(spec: ConstraintSpec, trie: TokenTrie, limits: ConstraintLimits) -> Compilation:
-    constraint, layout = compile_structured(spec, trie.vocabulary, limits)
+    constraint, layout = compile_structured(spec, trie.vocabulary, limits, trie.characters)
     return Compilation(grammar=constraint.bind(trie), unenforced=constraint.unenforced, layout=layout)
 
 

@@ -5,10 +5,7 @@ Invariant: what one tool or tag asks for and cannot be had is refused, or report
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from decoding.errors import ConstraintError, UnsupportedConstraintError
-from grammars.characters import writable
 from grammars.choices import compile_choices
 from grammars.constraint import ConstraintKind, ConstraintSpec, UnenforcedKeyword
 from grammars.json_schema.compile import compile_json_object, compile_json_schema
@@ -31,7 +28,7 @@ def compile_plain(spec: ConstraintSpec, limits: ConstraintLimits, characters: Ch
 
     Raises ConstraintError, also for grammars, which have no source of ours.
     """
-    options = replace(json_options(spec, limits), characters=characters)
+    options = json_options(spec, limits, characters)
     match spec.kind:
         case ConstraintKind.JSON_SCHEMA:
             return compile_json_schema(spec.text, options)
@@ -45,29 +42,31 @@ def compile_plain(spec: ConstraintSpec, limits: ConstraintLimits, characters: Ch
 
 
 def compile_structured(
-    spec: ConstraintSpec, vocabulary: Vocabulary, limits: ConstraintLimits
+    spec: ConstraintSpec, vocabulary: Vocabulary, limits: ConstraintLimits, characters: CharSet = ANY
 ) -> tuple[CompiledConstraint, Layout]:
-    """A constraint with tags, tools or reasoning.
+    """A constraint with tags, tools or reasoning; ``characters`` are those that the vocabulary can write.
 
     Raises ConstraintError, UnsupportedConstraintError.
     """
-    compiler = _Compiler(spec, vocabulary, limits)
+    compiler = _Compiler(spec, vocabulary, limits, characters)
     return compiler.constraint(), compiler.layout()
 
 
 class _Compiler:
     """One compilation. Markers are read first, so that what is wrong with them shows at once."""
 
-    def __init__(self, spec: ConstraintSpec, vocabulary: Vocabulary, limits: ConstraintLimits) -> None:
+    def __init__(
+        self, spec: ConstraintSpec, vocabulary: Vocabulary, limits: ConstraintLimits, characters: CharSet
+    ) -> None:
         self._spec = spec
         self._limits = limits
-        self._vocabulary = vocabulary
-        self._reader = MarkerReader(vocabulary)
+        self._characters = characters
+        self._reader = MarkerReader(vocabulary, characters)
 
     def constraint(self) -> CompiledConstraint:
         spec = self._spec
         if spec.structure is None:
-            inner = compile_plain(spec, self._limits, writable(self._vocabulary))
+            inner = compile_plain(spec, self._limits, self._characters)
         else:
             inner = self._tagged(self._tags(spec.structure))
         if spec.reasoning is None:
@@ -103,8 +102,9 @@ class _Compiler:
         ]
         for index, (tag, begin) in enumerate(zip(tags.tags, begins, strict=True)):
             end = self._reader.read(f"{path}.tags[{index}].end", tag.end)
+            options = json_options(tag.content, self._limits, self._characters)
             content = compile_content(
-                tag.content, end, reader=self._reader, limits=self._limits, only_objects=tag.only_objects
+                tag.content, end, reader=self._reader, options=options, only_objects=tag.only_objects
             )
             unenforced += content.unenforced
             languages.append(TagLanguage(begin=begin.code, end=content.end, content=content.language))
@@ -121,6 +121,7 @@ class _Compiler:
             between=tags.between,
             after=tags.after,
             max_text_tokens=tags.max_text_tokens,
+            characters=self._characters,
         )
         return self._compiled(language, tuple(unenforced))
 
@@ -134,6 +135,7 @@ class _Compiler:
             forbidden=self._forbidden([end]),
             max_tokens=reasoning.max_tokens,
             then=inner.language,
+            characters=self._characters,
         )
         return self._compiled(language, inner.unenforced)
 

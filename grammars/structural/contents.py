@@ -18,6 +18,7 @@ from grammars.matching.compile import compile_expression
 from grammars.matching.constraint import CompiledConstraint, Language
 from grammars.matching.tables import Tables
 from grammars.regular import ANY_CHAR, ANY_TEXT, build, complement, concat, intersection, literal
+from grammars.regular.charset import ANY, CharSet
 from grammars.regular.regex.compile import compile_regex as parse_regex
 from grammars.structural.markers import Marker, MarkerReader
 
@@ -35,7 +36,7 @@ class Content:
     unenforced: tuple[UnenforcedKeyword, ...] = ()
 
 
-def json_options(spec: ConstraintSpec, limits: ConstraintLimits) -> JsonOptions:
+def json_options(spec: ConstraintSpec, limits: ConstraintLimits, characters: CharSet) -> JsonOptions:
     """How the JSON texts of a constraint are generated."""
     return JsonOptions(
         whitespace=spec.whitespace,
@@ -43,26 +44,30 @@ def json_options(spec: ConstraintSpec, limits: ConstraintLimits) -> JsonOptions:
         assert_formats=spec.formats is Formats.ASSERT,
         integral_floats=spec.integral_floats,
         best_effort=spec.best_effort,
+        characters=characters,
         limits=limits,
     )
 
 
 def compile_content(
-    spec: ConstraintSpec, end: Marker, *, reader: MarkerReader, limits: ConstraintLimits, only_objects: bool
+    spec: ConstraintSpec, end: Marker, *, reader: MarkerReader, options: JsonOptions, only_objects: bool
 ) -> Content:
-    """Raises ConstraintError and UnsupportedConstraintError, whose field is that of ``spec``."""
+    """Over the characters of ``options``, which are those of a schema or object.
+
+    Raises ConstraintError and UnsupportedConstraintError, whose field is that of ``spec``.
+    """
     if spec.kind not in JSON_KINDS and not end.code:
         raise ConstraintError(spec.field, "does not close itself; give the tag an end")
     try:
         if spec.kind in JSON_KINDS:
-            return _json(spec, end, limits, only_objects=only_objects)
-        return _choices(spec, end, reader) if spec.kind is ConstraintKind.CHOICES else _regex(spec, end, reader)
+            return _json(spec, end, options, only_objects=only_objects)
+        read = _choices if spec.kind is ConstraintKind.CHOICES else _regex
+        return read(spec, end, reader, options.characters)
     except ConstraintError as error:
         raise type(error)(spec.field, error.bare_message, error.pointer) from error
 
 
-def _json(spec: ConstraintSpec, end: Marker, limits: ConstraintLimits, *, only_objects: bool) -> Content:
-    options = json_options(spec, limits)
+def _json(spec: ConstraintSpec, end: Marker, options: JsonOptions, *, only_objects: bool) -> Content:
     is_schema = spec.kind is ConstraintKind.JSON_SCHEMA
     constraint = compile_json_schema(spec.text, options) if is_schema else compile_json_object(options)
     first = _first_bytes(constraint)
@@ -78,7 +83,7 @@ def _json(spec: ConstraintSpec, end: Marker, limits: ConstraintLimits, *, only_o
     return Content(language=constraint.language, end=end.code, unenforced=unenforced)
 
 
-def _regex(spec: ConstraintSpec, end: Marker, reader: MarkerReader) -> Content:
+def _regex(spec: ConstraintSpec, end: Marker, reader: MarkerReader, characters: CharSet) -> Content:
     body = parse_regex(spec.text, dialect=spec.dialect.value, field=spec.field)
     head = literal(end.head)
     if end.specials:
@@ -91,10 +96,14 @@ def _regex(spec: ConstraintSpec, end: Marker, reader: MarkerReader) -> Content:
         raise ConstraintError(spec.field, "matches no text at all; check its anchors and look-around")
     if build(expression).is_empty:
         raise ConstraintError(spec.field, f"matches no text without the tag's end {end.text!r}; change one of them")
-    return Content(language=compile_expression(expression, "").language, end=end.rest)
+    if characters != ANY and build(expression, characters=characters).is_empty:
+        raise ConstraintError(
+            spec.field, "matches no text that the model can write: its vocabulary lacks tokens for it"
+        )
+    return Content(language=compile_expression(expression, "", characters=characters).language, end=end.rest)
 
 
-def _choices(spec: ConstraintSpec, end: Marker, reader: MarkerReader) -> Content:
+def _choices(spec: ConstraintSpec, end: Marker, reader: MarkerReader, characters: CharSet) -> Content:
     mark = (reader.spelled(end.opening)[len(end.head) :] if end.specials else end.code).decode()
     for index, value in enumerate(spec.values):
         text = value if end.specials else value + mark
@@ -102,7 +111,8 @@ def _choices(spec: ConstraintSpec, end: Marker, reader: MarkerReader) -> Content
             problem = f"holds the tag's end {end.text!r} in values[{index}]; change one of them"
             raise ConstraintError(spec.field, problem)
     head = end.head.decode()
-    return Content(language=compile_choices(value + head for value in spec.values).language, end=end.rest)
+    choices = compile_choices((value + head for value in spec.values), characters)
+    return Content(language=choices.language, end=end.rest)
 
 
 def _first_bytes(constraint: CompiledConstraint) -> set[int]:

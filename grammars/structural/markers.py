@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 
 from decoding.errors import ConstraintError
+from grammars.characters import is_within
+from grammars.regular.charset import ANY, CharSet
 from grammars.vocabulary import SPECIAL_MARK, Vocabulary, special_bytes
 
 
@@ -52,7 +54,9 @@ class Marker:
 class MarkerReader:
     """Markers over one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, characters: CharSet = ANY) -> None:
+        """``characters``: those that the vocabulary can write."""
+        self._characters = characters
         self._ids = {text: token for token, text in vocabulary.special_text}
         self._texts = dict(vocabulary.special_text)
         self._eos = frozenset(vocabulary.eos_ids)
@@ -60,16 +64,23 @@ class MarkerReader:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def read(self, field: str, text: str) -> Marker:
-        """Raises ConstraintError where the marker holds an end-of-sequence token."""
+        """Raises ConstraintError where the marker holds an end-of-sequence token, or what the model cannot write."""
         code, specials, done = b"", [], 0
         for match in self._pattern.finditer(text):
             token = self._ids[match[0]]
             if token in self._eos:
                 raise ConstraintError(field, f"holds {match[0]}, which ends the model's answer; use another marker")
-            code += text[done : match.start()].encode() + special_bytes(token)
+            code += self._plain(field, text[done : match.start()]) + special_bytes(token)
             specials.append(token)
             done = match.end()
-        return Marker(text=text, code=code + text[done:].encode(), specials=tuple(specials))
+        return Marker(text=text, code=code + self._plain(field, text[done:]), specials=tuple(specials))
+
+    def _plain(self, field: str, text: str) -> bytes:
+        if not is_within(text, self._characters):
+            missing = next(character for character in text if ord(character) not in self._characters)
+            problem = f"holds {missing!r}, for which the model's vocabulary has no token; use another marker"
+            raise ConstraintError(field, problem)
+        return text.encode()
 
     def spelled(self, code: bytes) -> bytes:
         """What a piece of a marker looks like, its special tokens written out."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from grammars.matching.constraint import Language
 from grammars.matching.tables import Budget, Tables
+from grammars.regular.charset import ANY, CharSet
 from grammars.structural.embedding import Embedding
 from grammars.structural.scanner import START, Found, Place, Scanner
 
@@ -55,6 +56,7 @@ class ReasoningLanguage:
         begin, end: as automata read them; `end` is found by its first ``num_opening`` bytes.
         forbidden: pieces that the reasoning must not hold.
         max_tokens: see `grammars.structural.spec.Reasoning`.
+        characters: those of the reasoning; the markers and `then` have no others.
     """
 
     begin: bytes
@@ -63,6 +65,7 @@ class ReasoningLanguage:
     forbidden: tuple[bytes, ...]
     max_tokens: int | None
     then: Language
+    characters: CharSet = ANY
 
     def source(self) -> ReasoningSource:
         """A fresh source of states."""
@@ -74,7 +77,8 @@ class ReasoningSource:
 
     def __init__(self, language: ReasoningLanguage) -> None:
         self._language = language
-        self._scanner = Scanner([language.end[: language.num_opening]], language.forbidden)
+        end = language.end[: language.num_opening]
+        self._scanner = Scanner([end], language.forbidden, characters=language.characters)
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""

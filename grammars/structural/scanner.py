@@ -1,7 +1,8 @@
 r"""Free text up to a marker: UTF-8, byte by byte, with the markers looked for all along (Aho and Corasick 1975).
 
 A *place* is a node of the markers' trie (the longest piece of a marker that the text ends with) and what UTF-8 asks of
-the next byte. Text does not hold the markers that end it, nor those that are *forbidden*.
+the next byte, of characters that the vocabulary can write. Text does not hold the markers that end it, nor those that
+are *forbidden*.
 
     markers  </t>  <a>       text   x  <  /  b  <  a  >
                              node   0  1  2  0  1  5  found
@@ -12,9 +13,13 @@ Invariant: from every place that `steps` leads to, some text goes on; a special 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
+from grammars.regular import build, chars, star
+from grammars.regular.charset import ANY, CharSet
 from grammars.vocabulary import SPECIAL_MARK
 
 ROOT = 0
@@ -22,22 +27,8 @@ _NOT_FOUND = -1
 _FORBIDDEN = -2
 
 _SPECIAL = SPECIAL_MARK[0]
-_WHOLE, _ONE, _TWO, _THREE, _E0, _ED, _F0, _F4, _IN_SPECIAL = range(9)
-"""What UTF-8 asks of the next byte (RFC 3629): any first one, so many continuations, or one that a lead byte bounds."""
-_MOVES: dict[int, tuple[tuple[int, int, int], ...]] = {
-    _WHOLE: (
-        (0x00, 0x7F, _WHOLE), (0xC2, 0xDF, _ONE), (0xE0, 0xE0, _E0), (0xE1, 0xEC, _TWO), (0xED, 0xED, _ED),
-        (0xEE, 0xEF, _TWO), (0xF0, 0xF0, _F0), (0xF1, 0xF3, _THREE), (0xF4, 0xF4, _F4),
-    ),
-    _ONE: ((0x80, 0xBF, _WHOLE),),
-    _TWO: ((0x80, 0xBF, _ONE),),
-    _THREE: ((0x80, 0xBF, _TWO),),
-    _E0: ((0xA0, 0xBF, _ONE),),
-    _ED: ((0x80, 0x9F, _ONE),),
-    _F0: ((0x90, 0xBF, _TWO),),
-    _F4: ((0x80, 0x8F, _TWO),),
-    _IN_SPECIAL: (),
-}  # fmt: skip
+_WHOLE, _IN_SPECIAL = 0, -1
+"""What UTF-8 asks of the next byte: any first one, or to go on with a special token. Other numbers: see `_moves`."""
 
 
 class Place(NamedTuple):
@@ -64,8 +55,12 @@ START = Place()
 class Scanner:
     """Free text over some markers."""
 
-    def __init__(self, markers: Sequence[bytes], forbidden: Sequence[bytes] = ()) -> None:
-        """No marker occurs in another one; special tokens in them are at their ends."""
+    def __init__(self, markers: Sequence[bytes], forbidden: Sequence[bytes] = (), *, characters: CharSet = ANY) -> None:
+        """No marker occurs in another one; special tokens in them are at their ends.
+
+        ``characters``: those of the text; markers have no others.
+        """
+        self._moves = _moves(characters)
         self._next: list[dict[int, int]] = [{}]
         self._fail = [ROOT]
         self._found = [_NOT_FOUND]
@@ -94,7 +89,8 @@ class Scanner:
         for byte, after in self._next[node].items():
             if self._leads[after]:
                 found = self._found[after]
-                utf8 = _IN_SPECIAL if byte == _SPECIAL or place.utf8 == _IN_SPECIAL else self._utf8(place.utf8, byte)
+                is_special = byte == _SPECIAL or place.utf8 == _IN_SPECIAL
+                utf8 = _IN_SPECIAL if is_special else self._moves[place.utf8][byte]
                 yield byte, Found(found) if found >= 0 else Place(after, utf8)
 
     def goes_down(self, place: Place, after: Place | Found) -> bool:
@@ -113,8 +109,7 @@ class Scanner:
         if place.utf8 == _IN_SPECIAL:
             yield from self._next[place.node]
             return
-        for first, last, _ in _MOVES[place.utf8]:
-            yield from range(first, last + 1)
+        yield from self._moves[place.utf8]
         if place.is_whole:
             yield _SPECIAL
 
@@ -125,14 +120,11 @@ class Scanner:
             node = self._goto(place.node, byte)
             if byte == _SPECIAL and node == ROOT:
                 return None
-            utf8 = _IN_SPECIAL if byte == _SPECIAL else self._utf8(place.utf8, byte)
+            utf8 = _IN_SPECIAL if byte == _SPECIAL else self._moves[place.utf8][byte]
         found = self._found[node]
         if found == _FORBIDDEN:
             return None
         return Place(node, utf8) if found == _NOT_FOUND else Found(found)
-
-    def _utf8(self, utf8: int, byte: int) -> int:
-        return next(after for first, last, after in _MOVES[utf8] if first <= byte <= last)
 
     def _is_alive(self, place: Place) -> bool:
         """Whether a character begun can be finished: a forbidden marker may hold the only way."""
@@ -174,3 +166,22 @@ class Scanner:
                 if self._found[child] == _NOT_FOUND:
                     self._found[child] = self._found[self._fail[child]]
                 queue.append(child)
+
+
+@cache
+def _moves(characters: CharSet) -> Mapping[int, Mapping[int, int]]:
+    """By number of what UTF-8 asks: the bytes that may come next, and what it asks after them."""
+    automaton = build(star(chars(characters)))
+    numbers = {automaton.start: _WHOLE}
+    pending = [automaton.start]
+    moves: dict[int, Mapping[int, int]] = {}
+    while pending:
+        state = pending.pop()
+        found: dict[int, int] = {}
+        for members, after in automaton.moves(state):
+            if after not in numbers:
+                numbers[after] = len(numbers)
+                pending.append(after)
+            found.update(dict.fromkeys(members.tolist(), numbers[after]))
+        moves[numbers[state]] = dict(sorted(found.items()))
+    return MappingProxyType(moves)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from grammars.matching.constraint import Language
 from grammars.matching.tables import NO_OUTCOME, Budget, Tables
+from grammars.regular.charset import ANY, CharSet
 from grammars.structural.embedding import Embedding
 from grammars.structural.scanner import ROOT, START, Found, Place, Scanner
 
@@ -40,6 +41,7 @@ class TaggedLanguage:
     Attributes:
         triggers: as automata read them.
         forbidden: pieces that free text must not hold.
+        characters: those of the free text; the markers have no others.
         others: see `grammars.structural.spec.StructuralTags`.
     """
 
@@ -53,6 +55,7 @@ class TaggedLanguage:
     between: bool
     after: bool
     max_text_tokens: int | None
+    characters: CharSet = ANY
 
     def source(self) -> TaggedSource:
         """A fresh source of states."""
@@ -107,18 +110,23 @@ class TaggedSource:
         self._begins = _Begins([tag.begin for tag in language.tags])
         first = language.triggers if self._may_begin(0) else ()
         self._scanners = (
-            Scanner(first, language.forbidden + (() if first else language.triggers)),
+            self._scanner_of(first, () if first else language.triggers),
             self._later_scanner(),
-            Scanner((), language.forbidden + language.triggers),
+            self._scanner_of((), language.triggers),
         )
 
     def _later_scanner(self) -> Scanner:
         """Where there are parts already, and more may come: they may have to follow each other at once."""
         language = self._language
         if language.between or not language.separator:
-            return Scanner(language.triggers, language.forbidden)
-        separated = [language.separator + trigger for trigger in language.triggers]
-        return Scanner(separated, language.forbidden + language.triggers)
+            return self._scanner_of(language.triggers)
+        separated = tuple(language.separator + trigger for trigger in language.triggers)
+        return self._scanner_of(separated, language.triggers)
+
+    def _scanner_of(self, markers: tuple[bytes, ...], forbidden: tuple[bytes, ...] = ()) -> Scanner:
+        """One that also forbids what all free text must not hold."""
+        language = self._language
+        return Scanner(markers, language.forbidden + forbidden, characters=language.characters)
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
