@@ -47,6 +47,8 @@ class Alphabet:
         self.full = self._guards[universe]
         self._ascii = self._minterms_of_ascii()
         self._ascii_bytes: dict[int, NDArray[np.intp]] = {}
+        self._alike: dict[tuple[int, int], int] = {}
+        self._by_runs: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
 
     def _minterms_of_ascii(self) -> NDArray[np.intp]:
         minterms = np.empty(128, np.intp)
@@ -72,6 +74,19 @@ class Alphabet:
             if self._labels[i] >= 0:
                 guard |= 1 << self._labels[i]
         return guard
+
+    def alike(self, first: int, last: int) -> int:
+        """The start of the first block met that has the same minterms at the same distances from its start.
+
+        States within blocks that are alike are the same, which keeps them few where a set has thousands of ranges.
+        """
+        found = self._alike.get((first, last))
+        if found is None:
+            low, high = bisect_right(self._starts, first), bisect_right(self._starts, last)
+            distances = tuple(start - first for start in self._starts[low:high])
+            runs = (last - first, distances, tuple(self._labels[low - 1 : high]))
+            found = self._alike[first, last] = self._by_runs.setdefault(runs, first)
+        return found
 
     def ascii_bytes(self, guard: int) -> NDArray[np.intp]:
         """The bytes below 128 in a guard, as an index array; kept."""

@@ -71,7 +71,7 @@ class ByteMoves:
                 following = min(block.last + 1, byte + (end - low + 1) // size)
                 place = _place(block.after(byte), 1 << minterm, arcs) if minterm >= 0 else None
             else:
-                place = _place(block.after(byte), self._alphabet.within(low, high), arcs)
+                place = _place(block.after(byte).alike(self._alphabet), self._alphabet.within(low, high), arcs)
             if place is not None:
                 bytes_to.setdefault(place, []).extend(range(byte, following))
             byte = following

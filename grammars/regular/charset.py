@@ -6,6 +6,7 @@ built from sets consists of valid UTF-8.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ class CharSet:
         return [(self.bounds[i], self.bounds[i + 1] - 1) for i in range(0, len(self.bounds), 2)]
 
     def __contains__(self, code_point: int) -> bool:
-        return any(first <= code_point <= last for first, last in self.ranges())
+        return bisect_right(self.bounds, code_point) % 2 == 1
 
     def __bool__(self) -> bool:
         return bool(self.bounds)
@@ -64,8 +65,9 @@ class CharSet:
 
     def __invert__(self) -> CharSet:
         edges = (0, *self.bounds, MAX_CODE_POINT + 1)
-        flipped = [(edges[i], edges[i + 1] - 1) for i in range(0, len(edges), 2)]
-        return CharSet.from_ranges(flipped)
+        start = 2 if edges[1] == 0 else 0
+        stop = len(edges) - 2 if edges[-2] == MAX_CODE_POINT + 1 else len(edges)
+        return CharSet(_without_surrogates(edges[start:stop]))
 
     def __and__(self, other: CharSet) -> CharSet:
         return ~(~self | ~other)
@@ -78,13 +80,9 @@ def _without_surrogates(bounds: tuple[int, ...]) -> tuple[int, ...]:
     first, end = _SURROGATES
     if not bounds or bounds[-1] <= first or bounds[0] >= end:
         return bounds
-    kept: list[int] = []
-    for i in range(0, len(bounds), 2):
-        low, high = bounds[i], bounds[i + 1]
-        for a, b in ((low, min(high, first)), (max(low, end), high)):
-            if a < b:
-                kept += (a, b)
-    return tuple(kept)
+    before, upto = bisect_left(bounds, first), bisect_right(bounds, end)
+    closed, opened = (first,) * (before % 2), (end,) * (upto % 2)  # where a range reaches across an edge
+    return bounds[:before] + closed + opened + bounds[upto:]
 
 
 ANY = CharSet.from_ranges([(0, MAX_CODE_POINT)])

@@ -224,13 +224,16 @@ class JsonEscapes:
 
     def _place(self, place: int, spelling: int, base: int, arcs: Arcs) -> int | None:
         """The term for a block, None where no arc has a character of it."""
-        inside = self._terms.alphabet.within(base, base + _BLOCK[place][0] - 1 if place != BODY else base)
+        alphabet = self._terms.alphabet
+        last = base + _BLOCK[place][0] - 1 if place != BODY else base
+        inside = alphabet.within(base, last)
         left = [(g & inside, target) for g, target in arcs if g & inside]
         if not left:
             return None
         if len(left) == 1 and left[0][0] == inside:
             return self._uniform(place, spelling, left[0][1])
-        return self._terms.json((place, spelling, base, *(x for pair in left for x in pair)), shortest=2, sure=False)
+        args = (place, spelling, alphabet.alike(base, last), *(x for pair in left for x in pair))
+        return self._terms.json(args, shortest=2, sure=False)
 
     def _uniform(self, place: int, spelling: int, target: int) -> int:
         """The term for a block all of whose characters lead to one target."""

@@ -45,6 +45,11 @@ class Block(NamedTuple):
         """The place after the next byte."""
         return Block(self.left - 1, self.part(byte)[0], 0x80, 0xBF)
 
+    def alike(self, alphabet: Alphabet) -> Block:
+        """The place with other code points that ``alphabet`` tells apart in the same way; equal for all such places."""
+        first, last = self.part(self.first)[0], self.part(self.last)[1]
+        return self._replace(base=self.base + alphabet.alike(first, last) - first)
+
     def uniform(self) -> Block:
         """The same place with its code points forgotten, for where they all lead to the same."""
         return self if self.base == 0 else Block(self.left, 0, self.first, self.last)
@@ -65,7 +70,7 @@ def leads(alphabet: Alphabet) -> tuple[Leads, ...]:
     if beyond_ascii & (beyond_ascii - 1) == 0:
         return tuple(replace(lead, guard=beyond_ascii) for lead in _one_minterm())
     return _grouped(
-        (block, byte, alphabet.within(block.part(block.first)[0], block.part(block.last)[1]))
+        (block.alike(alphabet), byte, alphabet.within(block.part(block.first)[0], block.part(block.last)[1]))
         for byte, block in _first_bytes()
     )
 

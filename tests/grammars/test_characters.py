@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -69,6 +70,27 @@ def test_whole_characters_count_where_no_token_ends_inside_one() -> None:
     found = writable(vocabulary_of([b"a", b"b", "é".encode(), f"{EURO}b".encode()]))
     assert found == CharSet.of("abé")
     assert writable(vocabulary_of([b"a", b"b", "é".encode(), b"\xc3"])) == CharSet.of("ab")
+
+
+@pytest.mark.parametrize("escapes", ["any", "canonical"])
+@pytest.mark.parametrize("missing", [(0x9F,), (0x80, 0xAC, 0xF1), (0xBF, ord("x"))], ids=str)
+def test_thousands_of_ranges_make_few_states(escapes: Literal["any", "canonical"], missing: tuple[int, ...]) -> None:
+    kept = writable(lacking(*missing))
+    assert len(kept.bounds) > 10_000
+    automaton = build(json_string(star(chars(ANY)), escapes=escapes), characters=kept)
+    state = 1
+    while state < automaton.num_states:
+        automaton.row(state)
+        state += 1
+    assert automaton.num_states < 200
+    draw = random.Random(9)
+    points = [draw.randrange(0x80, 0x110000) for _ in range(1500)] + [draw.randrange(0x80, 0x3000) for _ in range(1500)]
+    for point in points:
+        if 0xD800 <= point < 0xE000:
+            continue
+        character = chr(point)
+        assert automaton.matches(f'"{character}"'.encode()) == (point in kept)
+        assert automaton.matches(json.dumps(character).encode()) == (escapes == "any" or point not in kept)
 
 
 EXPRESSIONS = {
