@@ -9,7 +9,6 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2
-from grpc_status import rpc_status
 from pydantic import BaseModel
 
 from decoding import errors as server_errors
@@ -18,11 +17,9 @@ from service.client import (
     CallCancelledError,
     Completeness,
     DeadlineExceededError,
-    Delta,
     EnforcedKeyword,
     Explanation,
     FailedPreconditionError,
-    Finished,
     FinishReason,
     Health,
     InternalError,
@@ -32,7 +29,6 @@ from service.client import (
     PositionLogprobs,
     Request,
     ResourceExhaustedError,
-    Started,
     Tokenization,
     TokenLogprob,
     UnavailableError,
@@ -41,72 +37,12 @@ from service.client import (
     Usage,
 )
 from service.v1 import common_pb2, constraint_pb2, generation_pb2, model_pb2
+from tests.client.answers import delta, fail, fail_with, finished, response, started, wait_forever
 
 
 class Person(BaseModel):
     name: str
     age: int
-
-
-def response(text: str = '{"name":"Ann","age":3}', **options) -> generation_pb2.GenerateResponse:
-    sample = generation_pb2.Sample(
-        text=text,
-        token_ids=[7, 8],
-        logprobs=[
-            common_pb2.PositionLogprobs(
-                chosen=common_pb2.TokenLogprob(token_id=7, token=b"\xc3", logprob=-0.5),
-                top=[common_pb2.TokenLogprob(token_id=9, token=b"x", logprob=-0.25)],
-            )
-        ],
-        finish_reason=common_pb2.FINISH_REASON_CONSTRAINT_END,
-        completeness=common_pb2.COMPLETENESS_COMPLETE,
-        usage=common_pb2.Usage(prompt_tokens=3, completion_tokens=2),
-    )
-    usage = common_pb2.Usage(prompt_tokens=3, completion_tokens=2, drafted_tokens=5)
-    return generation_pb2.GenerateResponse(
-        request_id="r", model="tiny", samples=[sample], usage=usage, seed=11, **options
-    )
-
-
-def started(seed: int = 11) -> generation_pb2.GenerateStreamResponse:
-    event = generation_pb2.StreamStarted(request_id="r", model="tiny", seed=seed, prompt_tokens=3)
-    return generation_pb2.GenerateStreamResponse(started=event)
-
-
-def delta(text: str, index: int = 0) -> generation_pb2.GenerateStreamResponse:
-    event = generation_pb2.StreamDelta(index=index, text=text, token_ids=[1])
-    return generation_pb2.GenerateStreamResponse(delta=event)
-
-
-def finished(index: int = 0) -> generation_pb2.GenerateStreamResponse:
-    event = generation_pb2.StreamFinished(
-        index=index,
-        finish_reason=common_pb2.FINISH_REASON_EOS,
-        completeness=common_pb2.COMPLETENESS_COMPLETE,
-        usage=common_pb2.Usage(prompt_tokens=3, completion_tokens=2),
-    )
-    return generation_pb2.GenerateStreamResponse(finished=event)
-
-
-def fail(code: grpc.StatusCode, message: str):
-    return lambda request, context: context.abort(code, message)
-
-
-def fail_with(status: status_pb2.Status):
-    return lambda request, context: context.abort_with_status(rpc_status.to_status(status))
-
-
-def wait_forever():
-    """An answer that never comes, and the event that is set when its call has ended."""
-    ended, begun = threading.Event(), threading.Event()
-
-    def answer(request, context):
-        context.add_callback(ended.set)
-        begun.set()
-        ended.wait(30)
-        return generation_pb2.GenerateResponse()
-
-    return answer, begun, ended
 
 
 def test_generate(server, client):
@@ -383,78 +319,6 @@ def test_infinity_is_no_deadline(server, connect):
     client.generate("p", timeout=50.0)
     assert remaining[0] is None or remaining[0] > 1e9
     assert 0 < remaining[1] < 60
-
-
-def test_a_stream_of_typed_events(server, client):
-    server.play("GenerateStream", lambda request, context: [started(), delta("He"), delta("llo"), finished()])
-    stream = client.stream("p", max_tokens=4)
-    events = list(stream)
-    assert server.requests == [generation_pb2.GenerateStreamRequest(request=Request("p", max_tokens=4).message)]
-    assert [type(event) for event in events] == [Started, Delta, Delta, Finished]
-    assert "".join(event.text for event in events) == "Hello"
-    generation = stream.result()
-    assert (generation.text, generation.seed, generation.samples[0].token_ids) == ("Hello", 11, (1, 1))
-    assert generation.usage == Usage(prompt_tokens=3, completion_tokens=2)
-    assert stream.result() == generation
-
-
-def test_result_reads_what_is_left_and_is_there_after_the_with_block(server, client):
-    events = [started(), delta("12"), delta("b", 1), delta("3"), finished(1), finished(0)]
-    server.play("GenerateStream", lambda request, context: events)
-    with client.stream("p", schema={"type": "integer"}, n=2) as stream:
-        next(iter(stream))
-        generation = stream.result()
-    assert [sample.text for sample in generation.samples] == ["123", "b"]
-    assert generation.parsed == 123
-    assert stream.result() == generation
-
-
-@pytest.mark.parametrize("how", ["close", "with"])
-def test_leaving_a_stream_early_cancels_it_on_the_server(server, client, how):
-    ended = threading.Event()
-
-    def answer(request, context):
-        context.add_callback(ended.set)
-        yield started()
-        for number in range(10_000):
-            if ended.wait(0.01):
-                return
-            yield delta(str(number))
-
-    server.play("GenerateStream", answer)
-    stream = client.stream("p")
-    if how == "close":
-        next(iter(stream))
-        stream.close()
-    else:
-        with stream:
-            next(iter(stream))
-    assert ended.wait(10)
-    assert list(stream) == []
-    with pytest.raises(CallCancelledError):
-        stream.result()
-
-
-def test_an_error_in_mid_stream_keeps_what_came_before(server, client):
-    def answer(request, context):
-        yield started()
-        yield delta("par")
-        context.abort_with_status(rpc_status.to_status(server_status.to_status(server_errors.UnavailableError("dead"))))
-
-    server.play("GenerateStream", answer)
-    with client.stream("p") as stream:
-        events = iter(stream)
-        assert [next(events).text, next(events).text] == ["", "par"]
-        with pytest.raises(UnavailableError, match="dead"):
-            next(events)
-    with pytest.raises(UnavailableError, match="dead"):
-        stream.result()
-
-
-def test_a_stream_that_stops_short_is_the_server_s_defect(server, client):
-    server.play("GenerateStream", lambda request, context: [started(), delta("par")])
-    with pytest.raises(InternalError, match="every sample"):
-        client.stream("p").result()
 
 
 def test_unavailable_is_not_retried_by_default(server, client):
