@@ -7,8 +7,9 @@ nodes and at most `width` children of each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from decoding.masks import MaskRow
 from decoding.tree import DraftTree
 from drafters.protocol import Draft, DraftContext
 from grammars.protocol import Matcher
@@ -23,6 +24,7 @@ class GrowingTree:
         "_children",
         "_cursor",
         "_is_closed",
+        "_masks",
         "_parents",
         "_rejected",
         "_sources",
@@ -42,6 +44,7 @@ class GrowingTree:
         self._parents = [-1]
         self._sources = [""]
         self._children: list[dict[int, int]] = [{}]
+        self._masks: dict[int, MaskRow] = {}
         self._asked: set[tuple[str, int]] = set()
         self._rejected = 0
         self._is_closed = False
@@ -60,6 +63,25 @@ class GrowingTree:
     def width(self) -> int:
         """Most guesses below one node."""
         return self._width
+
+    @property
+    def parents(self) -> Sequence[int]:
+        """Parent of each node, -1 for node 0."""
+        return self._parents
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """Who guessed each node, "" for node 0."""
+        return self._sources
+
+    @property
+    def children(self) -> Sequence[Mapping[int, int]]:
+        """Below each node the guessed tokens, in the order in which they were guessed, with their nodes."""
+        return self._children
+
+    def legal_below(self, node: int) -> MaskRow | None:
+        """What the constraint allows below a node that has children; None without a constraint."""
+        return self._masks.get(node)
 
     def close(self) -> None:
         """Let nothing be added any more."""
@@ -124,14 +146,24 @@ class GrowingTree:
             node = child
         return node
 
-    def draft(self) -> Draft:
-        """The tree as it is now."""
+    def draft(self, nodes: Sequence[int] | None = None) -> Draft:
+        """The tree as it is now, or the part of it with these ascending nodes, each with its parent."""
         tree = DraftTree(tokens=tuple(self._tokens), parents=tuple(self._parents))
-        return Draft(tree=tree, sources=tuple(self._sources), rejected=self._rejected)
+        if nodes is None or len(nodes) == len(tree):
+            return Draft(tree=tree, sources=tuple(self._sources), rejected=self._rejected)
+        sources = tuple(self._sources[node] for node in nodes)
+        return Draft(tree=tree.kept(nodes), sources=sources, rejected=self._rejected)
 
     def _is_legal(self, node: int, token: int) -> bool:
-        matcher = self.matcher(node)
-        return matcher is None or (not matcher.is_finished and token in matcher.mask())
+        mask = self._masks.get(node)
+        if mask is None:
+            matcher = self.matcher(node)
+            if matcher is None:
+                return True
+            if matcher.is_finished:
+                return False
+            mask = self._masks[node] = matcher.mask()
+        return token in mask
 
     def _add(self, node: int, token: int, source: str) -> int:
         child = len(self._tokens)

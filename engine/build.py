@@ -10,7 +10,9 @@ from collections.abc import Sequence as Seq
 
 from decoding.pipeline import LogitsPipeline
 from drafters.alternatives import AlternativesSource
-from drafters.choosing import FixedChooser
+from drafters.choice.by_cost import CostChooser
+from drafters.choice.costs import CostTable
+from drafters.choosing import Chooser, FixedChooser
 from drafters.composition import Composition
 from drafters.forced import ForcedSource
 from drafters.ngram import NgramSource
@@ -24,12 +26,14 @@ from engine.blocks import BlockPool
 from engine.build_drafters import NO_NEURAL_DRAFTERS, NeuralDrafters, load_neural
 from engine.companions import Companions
 from engine.config import EngineConfig, ModelCard
+from engine.costs import step_costs
 from engine.device import batch_tokens, compute_threads, resolve_device, resolve_dtype
 from engine.drafting import GuardedDrafter
 from engine.engine import Engine
 from engine.kv_cache import BLOCK_SIZE, KVCache
 from engine.loading.encoder import TextEncoder
 from engine.loading.files import ModelFiles
+from engine.loading.progress import NoProgress, ProgressReporter
 from engine.loading.weights import load_model
 from engine.memory import num_blocks
 from engine.models.base import CausalModel
@@ -40,13 +44,21 @@ from engine.threads import ComputeThreads
 from grammars.vocabulary import Vocabulary, load_vocabulary
 
 DRAFT_ROWS = 32
-"""Rows of a step that the drafts of undecided requests share: past this, a CPU's forward pass grows with every row."""
+"""Rows of a step that the drafts of undecided requests share where their number is fixed: past this, a CPU's forward
+pass grows with every row."""
 
 
-def build_engine(config: EngineConfig, files: ModelFiles, *, vocabulary: Vocabulary | None = None) -> Engine:
+def build_engine(
+    config: EngineConfig,
+    files: ModelFiles,
+    *,
+    vocabulary: Vocabulary | None = None,
+    costs: CostTable | None = None,
+    progress: ProgressReporter | None = None,
+) -> Engine:
     """Load the model and build an engine around it; sets the number of compute threads of this process.
 
-    ``vocabulary`` spares reading the tokenizer's tokens again.
+    ``vocabulary`` spares reading the tokenizer's tokens again, ``costs`` measuring what a step costs.
     Raises ModelLoadError where model, device and configuration do not fit together.
     """
     device = resolve_device(config.device)
@@ -74,6 +86,8 @@ def build_engine(config: EngineConfig, files: ModelFiles, *, vocabulary: Vocabul
         sources=sources,
         neural=load_neural(config, files, model),
         threads=threads,
+        costs=costs,
+        progress=progress,
     )
 
 
@@ -100,11 +114,13 @@ def assemble(
     neural: NeuralDrafters = NO_NEURAL_DRAFTERS,
     drafter: Drafter | None = None,
     threads: ComputeThreads | None = None,
+    costs: CostTable | None = None,
+    progress: ProgressReporter | None = None,
 ) -> Engine:
     """An engine around a loaded model.
 
     ``sources`` guess in this order, those of ``neural`` behind the ones that know the grammar; ``drafter`` guesses
-    instead of what would be composed of them.
+    instead of what would be composed of them. Without ``costs`` they are measured where somebody chooses by them.
     """
     context_length = min(config.context_length or model.context_length, model.context_length)
     blocks = num_blocks(
@@ -147,19 +163,19 @@ def assemble(
         watermark=config.watermark,
     )
     followers = Companions(companions)
+    runner = ModelRunner(model, cache, threads, followers)
+    names = [source.name for source in sources]
+    chooser: Chooser = FixedChooser(names, rows=DRAFT_ROWS)
+    if names and not config.reproducible_drafts:
+        chooser = CostChooser(names, costs or step_costs(config, runner, progress or NoProgress()))
+    drafter = drafter or (Composition(sources, chooser) if sources else NoDrafter())
     return Engine(
         card=card,
         config=config,
-        runner=ModelRunner(model, cache, threads, followers),
+        runner=runner,
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
-        drafter=GuardedDrafter(drafter or _composed(sources), num_tokens or model.vocab_size),
+        drafter=GuardedDrafter(drafter, num_tokens or model.vocab_size, chooser),
         companions=followers,
         totals=totals,
     )
-
-
-def _composed(sources: Seq[Source]) -> Drafter:
-    if not sources:
-        return NoDrafter()
-    return Composition(sources, FixedChooser([source.name for source in sources], rows=DRAFT_ROWS))

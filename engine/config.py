@@ -55,6 +55,8 @@ class EngineConfig:
         draft_tokens: guesses per sequence and step where a request does not say.
         tree_width: guesses below one node of a draft tree where a request does not say.
         max_draft_tokens: most guesses per sequence and step that a request may ask for.
+        reproducible_drafts: fix the drafters and the number of guesses of requests that leave the choice to the server,
+            instead of choosing what pays by measured times, so that batches have the same shapes in every run.
     """
 
     model: str | None = None
@@ -83,6 +85,7 @@ class EngineConfig:
     draft_tokens: int = 8
     tree_width: int = 2
     max_draft_tokens: int = 64
+    reproducible_drafts: bool = False
 
     def __post_init__(self) -> None:
         if self.context_length is not None and self.context_length < MIN_CONTEXT_LENGTH:

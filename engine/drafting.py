@@ -7,10 +7,12 @@ node limit and the vocabulary, and holds only tokens that the grammar allows.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 from decoding.errors import EspalierError
 from decoding.tree import DraftTree
+from drafters.choosing import ChoiceState, Chooser
 from drafters.protocol import Draft, DraftContext, Drafter
 from engine.plan import Work
 from grammars.tree_walk import legal_nodes
@@ -21,14 +23,19 @@ log = logging.getLogger(__name__)
 class GuardedDrafter:
     """A drafter whose failures cost guesses and nothing else."""
 
-    def __init__(self, drafter: Drafter, vocab_size: int) -> None:
-        """``vocab_size``: the tokenizer's true size; ids past it are padding, which nobody may guess."""
+    def __init__(self, drafter: Drafter, vocab_size: int, chooser: Chooser) -> None:
+        """A guard of ``drafter``, and of the chooser that it may be made of.
+
+        ``vocab_size``: the tokenizer's true size; ids past it are padding, which nobody may guess.
+        """
         self._drafter = drafter
         self._vocab_size = vocab_size
+        self._chooser = chooser
 
     def propose(self, works: Seq[Work]) -> list[Draft | None]:
         """One draft per work that reaches the end of its known tokens, None for the others."""
         contexts = [_context(work) for work in works if work.reaches_end]
+        self._chooser.begin(sum(work.chunk for work in works) - len(contexts))
         guesses = iter(self._guesses(contexts))
         return [self._checked(next(guesses), work) if work.reaches_end else None for work in works]
 
@@ -38,6 +45,14 @@ class GuardedDrafter:
             self._drafter.observe(sequence_id, tokens, accepted)
         except Exception:
             log.exception("drafter %s failed to observe", self._drafter)
+
+    def end(self, rows: int, seconds: Mapping[str, float]) -> None:
+        """A step of so many rows took these times by stage."""
+        self._chooser.end(rows, 1e3 * sum(spent for stage, spent in seconds.items() if stage != "draft"))
+
+    def state(self) -> ChoiceState:
+        """What the chooser makes of things now."""
+        return self._chooser.state()
 
     def forget(self, sequence_id: int) -> None:
         """See `Drafter.forget`."""

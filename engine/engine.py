@@ -113,6 +113,7 @@ class Engine:
         with timed("draft"):
             followed.tell(self._companions, hidden)
             self._forget_ended()
+        self._drafter.end(len(batch.tokens_T), clock.seconds)
         self._totals.steps += 1
         self._totals.spend(clock.seconds)
         return events
@@ -124,6 +125,7 @@ class Engine:
             waiting=len(self._scheduler.waiting),
             blocks=self._scheduler.pool.counts(),
             totals=self._totals.copy(),
+            choice=self._drafter.state(),
         )
 
     def _check(self, request: GenerationRequest) -> None:

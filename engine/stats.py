@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from drafters.choosing import ChoiceState
 from engine.blocks import BlockCounts
 from engine.drafted import Drafted
 
@@ -85,3 +86,4 @@ class EngineStats:
     waiting: int
     blocks: BlockCounts
     totals: Totals
+    choice: ChoiceState = field(default_factory=ChoiceState)

@@ -41,9 +41,10 @@ def build(config: EngineConfig, files: ModelFiles, trie: TokenTrie) -> Engine:
     # Read when torch loads OpenMP: threads that wait spin for some 0.1 ms, then sleep (engine/README.md has figures).
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     from engine.build import build_engine  # noqa: PLC0415 - imports torch
+    from engine.loading.progress import ProgressBars  # noqa: PLC0415 - the parent needs none of it
 
     num_tokens = trie.vocabulary.num_tokens
-    engine = build_engine(config, files, vocabulary=trie.vocabulary)
+    engine = build_engine(config, files, vocabulary=trie.vocabulary, progress=ProgressBars())
     if engine.card.vocab_size < num_tokens:
         raise ModelLoadError(f"the model has {engine.card.vocab_size} logits for {num_tokens} tokens; fetch it again")
     return engine

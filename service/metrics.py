@@ -107,10 +107,10 @@ class _EngineCollector(Collector):
         if stats is None:
             return
         blocks, totals, drafted = stats.blocks, stats.totals, stats.totals.drafted
-        yield self._gauge("vllm:num_requests_running", "Samples that compute.", stats.running)
-        yield self._gauge("vllm:num_requests_waiting", "Samples that wait for a place.", stats.waiting)
+        yield self._gauge("vllm:num_requests_running", "Samples that compute.", {(): stats.running})
+        yield self._gauge("vllm:num_requests_waiting", "Samples that wait for a place.", {(): stats.waiting})
         usage = blocks.used / blocks.total
-        yield self._gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all of them.", usage)
+        yield self._gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all of them.", {(): usage})
         counters = (
             ("vllm:prompt_tokens", "Prompt tokens of requests that drew a token.", totals.prompt_tokens),
             ("vllm:generation_tokens", "Tokens generated.", totals.generation_tokens),
@@ -136,6 +136,17 @@ class _EngineCollector(Collector):
             {(str(position),): count for position, count in enumerate(drafted.per_position)},
             "position",
         )
+        yield self._gauge(
+            "espalier:spec_decode_budget_tokens",
+            "Guesses that the last step was held to be worth, of the requests that leave the choice to the server.",
+            {(): stats.choice.budget},
+        )
+        yield self._gauge(
+            "espalier:spec_decode_acceptance",
+            "Share of a drafter's guesses that the model takes where it gets to them, as the chooser has learnt it.",
+            {(drafter,): share for drafter, share in stats.choice.acceptance.items()},
+            "drafter",
+        )
         yield self._counter(
             "espalier:step_seconds",
             "Wall time of the engine's steps.",
@@ -149,7 +160,8 @@ class _EngineCollector(Collector):
             family.add_metric([*self._labels, *label], value)
         return family
 
-    def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(name, text, labels=[_LABEL])
-        family.add_metric(self._labels, value)
+    def _gauge(self, name: str, text: str, values: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=[_LABEL, *labels])
+        for label, value in values.items():
+            family.add_metric([*self._labels, *label], value)
         return family

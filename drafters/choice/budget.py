@@ -2,7 +2,8 @@
 
 A step over S sequences with n guesses commits S tokens and the guesses that are accepted; it takes ``ms(S + n)``. Of
 all guesses of all sequences the likeliest come first (a guess is at most as likely as its parent, so parents come
-before children), and n is where tokens per millisecond are most. Invariant: what is kept of each tree is a tree.
+before children), and n is where tokens per millisecond are most. Rows beside the trees (chunks of prompts) are computed
+in any case, so that guesses cost what they add to them. Invariant: what is kept of each tree is a tree.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def best_nodes(
 def best_count(descending: Sequence[float], ms: Callable[[int], float], sequences: int, other_rows: int = 0) -> int:
     """How many of these guesses to take: the argmax of expected tokens per millisecond."""
     tokens = sequences + np.concatenate([[0.0], np.cumsum(descending)])
-    costs = np.array([ms(sequences + other_rows + count) for count in range(len(tokens))])
+    plain = sequences + other_rows
+    beside = ms(plain) - ms(sequences) if other_rows else 0.0
+    costs = np.array([ms(plain + count) - beside for count in range(len(tokens))])
     return int((tokens / costs).argmax())
 
 

@@ -5,6 +5,8 @@
          |  o  o                  between them a straight line, past the last one the slope before it
          +--1--2----4------8-- rows
 
+What makes all steps slower alike (a busy machine, work beside the forward pass) goes into one factor, which follows
+quickly; what is left moves the points beside a step, slowly, so that noise does not bend the curve.
 Invariant: the table never falls: a step with more rows is never held to be cheaper, whatever noise was measured.
 """
 
@@ -19,8 +21,10 @@ from pathlib import Path
 
 MEASURED_ROWS = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of rows at which a table is measured."""
-_WEIGHT = 0.05
+_WEIGHT = 0.02
 """Share of a new observation in the running mean of the points beside it."""
+_FACTOR_WEIGHT = 0.1
+"""Its share in the factor of all points."""
 
 
 class CostTable:
@@ -33,14 +37,18 @@ class CostTable:
         self._rows = sorted(points)
         self._means = [points[rows] for rows in self._rows]
         self._rising = _rising(self._means)
+        self._factor = 1.0
 
     @property
     def points(self) -> dict[int, float]:
         """Rows to milliseconds, as they are now."""
-        return dict(zip(self._rows, self._means, strict=True))
+        return {rows: self._factor * mean for rows, mean in zip(self._rows, self._means, strict=True)}
 
     def ms(self, rows: int) -> float:
         """The cost of a step with this many rows, at least 1."""
+        return self._factor * self._at(rows)
+
+    def _at(self, rows: int) -> float:
         right = bisect.bisect_left(self._rows, rows)
         if right == 0:
             return self._rising[0]
@@ -49,14 +57,15 @@ class CostTable:
         return _between(self._rows, self._rising, right, rows)
 
     def observe(self, rows: int, ms: float) -> None:
-        """A step with this many rows took ``ms``. Moves the points beside it, the nearer one more.
+        """A step with this many rows took ``ms``, above 0. Moves the points beside it, the nearer one more.
 
         Steps past the last point, and outliers (ten times what was expected: the machine was busy with something
         else), tell nothing.
         """
         if rows > self._rows[-1] or ms > 10 * self.ms(rows):
             return
-        error = ms - self.ms(rows)
+        self._factor *= (ms / self.ms(rows)) ** _FACTOR_WEIGHT
+        error = ms / self._factor - self._at(rows)
         right = bisect.bisect_left(self._rows, rows)
         if self._rows[right] == rows or right == 0:
             shares = {right: 1.0}
@@ -90,19 +99,21 @@ def _rising(values: Sequence[float]) -> list[float]:
     return [mean for mean, count in pools for _ in range(count)]
 
 
-def load_or_measure(path: Path, key: Mapping[str, object], measure: Callable[[int], float]) -> CostTable:
+def load_or_measure(
+    path: Path, key: Mapping[str, object], measure: Callable[[Sequence[int]], Mapping[int, float]]
+) -> CostTable:
     """The table that ``path`` keeps for ``key``, or a fresh one, which is kept there.
 
     Args:
         path: a JSON file; one that cannot be read is written anew, one that cannot be written costs the next start
             the measuring.
         key: what the costs depend on (machine, model, precision, threads).
-        measure: milliseconds of a step with some rows.
+        measure: milliseconds of steps with these numbers of rows.
     """
     kept = _read(path, key)
     if kept is not None:
         return kept
-    table = CostTable({rows: measure(rows) for rows in MEASURED_ROWS})
+    table = CostTable(measure(MEASURED_ROWS))
     _write(path, key, table)
     return table
 

@@ -57,12 +57,16 @@ def test_a_table_refuses_nonsense(points):
         CostTable(points)
 
 
+def linear(all_rows):
+    return {rows: 1.0 * rows for rows in all_rows}
+
+
 def test_a_table_is_measured_once_per_key(tmp_path):
     measured = []
 
-    def measure(rows):
-        measured.append(rows)
-        return 10.0 + rows
+    def measure(all_rows):
+        measured.extend(all_rows)
+        return {rows: 10.0 + rows for rows in all_rows}
 
     path = tmp_path / "deep" / "costs.json"
     first = load_or_measure(path, {"model": "a"}, measure)
@@ -80,13 +84,13 @@ def test_a_table_is_measured_once_per_key(tmp_path):
 def test_a_kept_table_that_is_broken_is_measured_again(tmp_path, text):
     path = tmp_path / "costs.json"
     path.write_text(text)
-    assert load_or_measure(path, {"model": "a"}, lambda rows: 1.0 * rows).ms(2) == 2.0
+    assert load_or_measure(path, {"model": "a"}, linear).ms(2) == 2.0
     assert json.loads(path.read_text())["key"] == {"model": "a"}
 
 
 def test_a_place_that_cannot_be_written_only_costs_the_measuring(tmp_path):
     (tmp_path / "file").write_text("")
-    assert load_or_measure(tmp_path / "file" / "costs.json", {}, lambda rows: 1.0 * rows).ms(4) == 4.0
+    assert load_or_measure(tmp_path / "file" / "costs.json", {}, linear).ms(4) == 4.0
 
 
 NGRAM = Kind.of("ngram", Openness.FREE, 0)
@@ -121,7 +125,7 @@ def test_what_is_not_offered_is_tried_again_in_time():
         acceptance.learn(NGRAM, 1, accepted=False)
     low = acceptance.chance(NGRAM, 1)
     for _ in range(2000):
-        acceptance.fade(1, "ngram")
+        acceptance.fade("ngram")
     assert low < 0.05
     assert acceptance.chance(NGRAM, 1) > 0.4
 
@@ -168,7 +172,8 @@ def test_the_best_nodes_are_the_best_of_all_subtrees(drawn, increments, other_ro
     def rate(chosen):
         count = sum(map(len, chosen))
         gained = sum(chances[tree][node] for tree, nodes in enumerate(chosen) for node in nodes)
-        return (len(drawn) + gained) / table[len(drawn) + other_rows + count]
+        beside = table[len(drawn) + other_rows] - table[len(drawn)]
+        return (len(drawn) + gained) / (table[len(drawn) + other_rows + count] - beside)
 
     best = max(rate(choice) for choice in itertools.product(*map(connected_subsets, parents)))
     assert rate([nodes[1:] for nodes in kept]) == pytest.approx(best)

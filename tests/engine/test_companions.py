@@ -119,7 +119,13 @@ def flags(files, tiny_model_dir, tmp_path_factory):
 
 
 def build(files, **config):
-    defaults = {"dtype": "float64", "device": "cpu", "kv_cache_tokens": 2048, "drafters": "forced+ngram"}
+    defaults = {
+        "reproducible_drafts": True,
+        "dtype": "float64",
+        "device": "cpu",
+        "kv_cache_tokens": 2048,
+        "drafters": "forced+ngram",
+    }
     return build_engine(EngineConfig(**(defaults | config)), files)
 
 

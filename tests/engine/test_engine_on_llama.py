@@ -34,7 +34,7 @@ def files(tiny_model_dir) -> ModelFiles:
 
 
 def build(files: ModelFiles, **config):
-    defaults = {"dtype": "float64", "device": "cpu", "kv_cache_tokens": 4096}
+    defaults = {"reproducible_drafts": True, "dtype": "float64", "device": "cpu", "kv_cache_tokens": 4096}
     return build_engine(EngineConfig(**(defaults | config)), files)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from decoding.finish import FinishReason
 from decoding.params import SamplingParams
 from decoding.tree import DraftTree
+from drafters.choice.costs import CostTable
 from drafters.protocol import Draft
 from drafters.speculation import MODEL_FREE, Speculation
 from engine.build import build_engine
@@ -82,10 +83,12 @@ def grammars(trie):
 
 @pytest.fixture(scope="module")
 def build(files, trie):
-    def make(**config):
+    def make(costs=None, **config):
         defaults = {"dtype": "float64", "device": "cpu", "threads": 1, "kv_cache_tokens": 4096}
         loaded = {"drafters": "+".join(MODEL_FREE), "draft_tokens": 6, "tree_width": 3}
-        return build_engine(EngineConfig(**(defaults | loaded | config)), files, vocabulary=trie.vocabulary)
+        fixed = {"reproducible_drafts": costs is None}
+        config = EngineConfig(**(defaults | loaded | fixed | config))
+        return build_engine(config, files, vocabulary=trie.vocabulary, costs=costs)
 
     return make
 
@@ -97,6 +100,9 @@ def engines(build):
         "roomy": build(),
         "chunked": build(max_batch_tokens=24, max_running=3, prefix_cache=False),
         "tight": build(kv_cache_tokens=160, watermark=0.0, max_running=4),
+        # Chosen by times, which differ from run to run.
+        "by cost": build(costs=CostTable({1: 1.0, 8: 1.3, 64: 9.0})),
+        "by steep cost": build(costs=CostTable({1: 1.0, 64: 64.0}), max_batch_tokens=24),
     }
 
 
@@ -194,6 +200,22 @@ def test_sequences_are_preempted_half_way_and_guesses_are_accepted(toy, files, g
     assert engines["tight"].stats().totals.preemptions > before
     assert sum(usage.accepted for usage in usages) > 5
     assert sum(usage.forced for usage in usages) > 0
+
+
+@pytest.mark.parametrize("engine", ["by cost", "by steep cost"])
+@pytest.mark.parametrize("sampling", ["greedy", "plain", "penalties"])
+def test_choosing_by_cost_changes_no_token_while_it_learns(toy, files, grammars, engines, alone, engine, sampling):
+    """Batches that grow and shrink, so that budgets and mixes do."""
+    for batch in (1, 6, 1):
+        requests = {}
+        for index in range(batch):
+            plain = (index % 2, sampling, ("schema", "none", "regex")[index % 3], index % 2)
+            prompt, _, grammar, seed = plain
+            requests[*plain, index] = make_request(
+                files, grammars, str(index), prompt=prompt, sampling=sampling, grammar=grammar, seed=seed
+            )
+        check_equal(toy, engines[engine], lambda request, key: alone(request, key[:4]), requests)
+    assert engines[engine].stats().choice.acceptance
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.finish import FinishReason
+from drafters.choosing import ChoiceState
 from engine.blocks import BlockCounts
 from engine.drafted import Drafted
 from engine.request import Finish, TokenEvent, Usage
@@ -34,6 +35,7 @@ STATS = EngineStats(
         drafted=Drafted(trees=16, offered=117, accepted=18, forced=19, rejected_by_grammar=20, per_position=[12, 6]),
         seconds={"draft": 0.5, "forward": 2.0},
     ),
+    choice=ChoiceState(budget=21, acceptance={"ngram": 0.25, "forced": 1.0}),
 )
 VALUES = {
     "vllm:num_requests_running": 3,
@@ -50,6 +52,7 @@ VALUES = {
     "espalier:spec_decode_num_forced_tokens_total": 19,
     "espalier:spec_decode_num_rejected_by_model_tokens_total": 99,
     "espalier:spec_decode_num_rejected_by_grammar_tokens_total": 20,
+    "espalier:spec_decode_budget_tokens": 21,
 }
 
 
@@ -68,6 +71,7 @@ def test_the_engines_numbers_are_those_of_its_last_report():
     per_position = [value(metrics, "vllm:spec_decode_num_accepted_tokens_per_pos_total", position=p) for p in "01"]
     assert per_position == [12, 6]
     assert value(metrics, "espalier:step_seconds_total", stage="forward") == 2.0
+    assert value(metrics, "espalier:spec_decode_acceptance", drafter="ngram") == 0.25
 
 
 def test_before_the_first_report_the_engine_has_no_numbers():
