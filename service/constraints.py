@@ -28,9 +28,9 @@ from service.v1 import common_pb2 as pb
 def constraint_spec(message: pb.Constraint) -> ConstraintSpec:
     """What the message asks for; its kind is not a handle. Raises ConstraintError, InvalidRequestError."""
     name = message.WhichOneof("kind")
-    if name is None:
+    if name is None and [field.name for field, _ in message.ListFields()] != ["reasoning"]:
         raise ConstraintError("constraint", "has no kind; set one, or leave the constraint unset for free text")
-    kind = ConstraintKind(name)
+    kind = ConstraintKind.STRUCTURAL_TAGS if name is None else ConstraintKind(name)  # free text has no tags
     options = spec_options(message, kind)
     return ConstraintSpec(
         kind=kind,

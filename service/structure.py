@@ -19,6 +19,8 @@ from service.v1 import common_pb2 as pb
 def structure(message: pb.Constraint, options: SpecOptions) -> StructuralTags | ToolCalls | None:
     """The parts that a constraint asks for, each under ``options``; None for constraints of one part.
 
+    Without a kind that is free text, as it comes after reasoning alone.
+
     Raises ConstraintError, InvalidRequestError.
     """
     match message.WhichOneof("kind"):
@@ -26,6 +28,8 @@ def structure(message: pb.Constraint, options: SpecOptions) -> StructuralTags | 
             return _tags(message.structural_tags, options)
         case "tool_calls":
             return _calls(message.tool_calls, options)
+        case None:
+            return StructuralTags(tags=())
         case _:
             return None
 

@@ -95,7 +95,7 @@ class ConstraintOptions(TypedDict, total=False):
     structural_tags: StructuralTags | None
     """Free text and constrained parts between markers."""
     reasoning: Reasoning | None
-    """Free text before the text of the constraint."""
+    """Free text before the text of the constraint, or before free text where there is none."""
     whitespace: Whitespace | Literal["compact", "spaced", "flexible"] | None
     """White space between JSON tokens; default compact."""
     property_order: PropertyOrder | Literal["schema", "any"] | None
@@ -167,9 +167,9 @@ def encode_constraint(
         "best_effort": best_effort or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if kind is None:
-        if named := [*given, *(["reasoning"] if reasoning is not None else [])]:
-            raise InvalidArgumentError(f"constraint: {' and '.join(named)} need a constraint", "constraint")
+    if kind is None and given:
+        raise InvalidArgumentError(f"constraint: {' and '.join(given)} need a constraint", "constraint")
+    if kind is None and reasoning is None:
         return None, str
     message = pb.Constraint()
     for name, value in given.items():
@@ -180,7 +180,7 @@ def encode_constraint(
     if kind == "grammar":
         message.grammar.CopyFrom(_grammar(kinds[kind], notation, start))
         return message, str
-    return message, _set_kind(message, kind, kinds[kind])
+    return message, str if kind is None else _set_kind(message, kind, kinds[kind])
 
 
 def _set_kind(message: pb.Constraint, kind: str, value: Any) -> Parser:

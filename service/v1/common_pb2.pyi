@@ -312,7 +312,9 @@ class Constraint(_message.Message):
 
     @_builtins.property
     def reasoning(self) -> Global___Reasoning:
-        """Free text that comes before the constrained one; unset for none. It must be unset beside grammar."""
+        """Free text that comes before the constrained one; unset for none. It must be unset beside grammar. Without a kind
+        (fields 10 to 15 unset then) what comes after it is free text, too.
+        """
 
     def __init__(
         self,

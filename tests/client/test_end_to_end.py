@@ -267,6 +267,14 @@ def test_reasoning_is_cut_to_its_tokens_and_told_from_the_answer(client):
     assert isinstance(typed.parsed, Pet)
 
 
+def test_free_text_may_come_after_reasoning(client):
+    reasoning = Reasoning(end="</think>", max_tokens=4)
+    generation = client.generate("p", reasoning=reasoning, seed=4, temperature=1, max_tokens=40, ignore_eos=True)
+    assert generation.text == f"{generation.reasoning}</think>{generation.content}"
+    assert generation.content
+    assert generation.parsed == generation.content
+
+
 def test_structural_tags_come_back_in_parts(client):
     tags = StructuralTags(
         tags=[Tag(begin="<n>", end="</n>", regex="[0-9]{2}"), Tag(begin="<p>", end="</p>", schema=Pet)],

@@ -417,6 +417,8 @@ def test_parts_that_cannot_be_written_down_are_refused_by_field(options, field):
     assert caught.value.field == f"constraint.{field}"
 
 
-def test_reasoning_needs_a_constraint():
-    with pytest.raises(InvalidArgumentError, match="reasoning need a constraint"):
-        Request("p", reasoning=Reasoning())
+def test_reasoning_needs_no_constraint_but_options_do():
+    sent = Request("p", reasoning=Reasoning(end="b")).message.constraint
+    assert sent == common_pb2.Constraint(reasoning=common_pb2.Reasoning(end="b"))
+    with pytest.raises(InvalidArgumentError, match="best_effort need a constraint"):
+        Request("p", reasoning=Reasoning(), best_effort=True)

@@ -167,8 +167,8 @@ REQUESTS = {
         "constraint.structural_tags.tags[0]",
         "set json_schema",
     ),
-    "reasoning alone": (
-        {"text": "ab", "constraint": Constraint(reasoning=common_pb2.Reasoning())},
+    "options of reasoning alone": (
+        {"text": "ab", "constraint": Constraint(reasoning=common_pb2.Reasoning(), best_effort=True)},
         "constraint",
         "has no kind",
     ),
