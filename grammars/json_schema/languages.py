@@ -26,6 +26,8 @@ from grammars.regular.formats import format_expression
 from grammars.regular.regex.compile import compile_regex
 
 MAX_ENUMERATION_STEPS = 2000
+MAX_BOUNDS = 16
+"""Of formulas that tell apart more lengths the automaton is built."""
 
 Tagged = tuple[tuple[int, int], ...]
 """(tag, formula) pairs."""
@@ -47,6 +49,7 @@ class Languages:
         self._patterns: dict[str, regular.Expression] = {}
         self._matchers: dict[StringAtom, Automaton] = {}
         self._expressions: dict[int, regular.Expression] = {}
+        self._lengths: dict[int, tuple[Length, ...] | None] = {}
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_matchers": {}, "_expressions": {}}
@@ -108,9 +111,9 @@ class Languages:
         known = self._empty_strings.get(formula)
         if known is None:
             words = self._words_within(formula)
-            length = self.length(formula)
-            if length is not None:
-                known = length.most is not None and length.most < length.least
+            lengths = self.lengths(formula)
+            if lengths is not None:
+                known = not lengths
             elif self.format_of(formula) is not None:
                 known = False
             elif words is not None:
@@ -145,19 +148,37 @@ class Languages:
         words = self._words_within(formula)
         return None if words is None else sorted(word for word in words if self.contains(formula, word))
 
-    def length(self, formula: int) -> Length | None:
-        """The bounds of a formula that speaks of lengths alone; None for any other."""
-        least, most = 0, None
-        for part in self.strings.conjuncts(formula):
-            literal = self.strings.literal(part)
-            if literal is None or not isinstance(literal[0], Longer):
+    def lengths(self, formula: int) -> tuple[Length, ...] | None:
+        """The lengths that a formula admits which speaks of lengths alone; None for any other."""
+        if formula not in self._lengths:
+            self._lengths[formula] = self._told_lengths(formula)
+        return self._lengths[formula]
+
+    def _told_lengths(self, formula: int) -> tuple[Length, ...] | None:
+        counts = []
+        for atom, _ in self.strings.atoms(formula) if formula > TRUE else ():
+            if not isinstance(atom, Longer):
                 return None
-            count = literal[0].count
-            if literal[1]:
-                least = max(least, count + 1)
-            else:
-                most = count if most is None else min(most, count)
-        return Length(least=least, most=most)
+            counts.append(atom.count)
+        begins = sorted({0, *(count + 1 for count in counts)})
+        if len(begins) > MAX_BOUNDS:
+            return None
+        found: list[Length] = []
+        for least, following in zip(begins, [*begins[1:], None], strict=True):
+            if not self._admits(formula, least):
+                continue
+            begin = found.pop().least if found and found[-1].most == least - 1 else least
+            found.append(Length(least=begin, most=None if following is None else following - 1))
+        return tuple(found)
+
+    def _admits(self, formula: int, count: int) -> bool:
+        """Whether a formula that speaks of lengths alone holds of strings with so many code points."""
+
+        def image(atom: StringAtom) -> int:
+            assert isinstance(atom, Longer)
+            return int(count > atom.count)
+
+        return self.strings.substitute(formula, image, {}) == TRUE
 
     def fixed_kind(self, formula: int) -> Kind | None:
         """The fixed automaton of a formula over numbers, where there is one."""

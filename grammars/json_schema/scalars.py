@@ -51,13 +51,12 @@ class ScalarStates:
             return []
         is_canonical = any(languages.spelling(formula)[1] for _, formula in tagged)
         tagged = tuple((tag, languages.spelling(formula)[0]) for tag, formula in tagged)
-        if len(tagged) == 1:
-            outcome, formula = tagged[0]
-            kind = Kind.KEY if is_canonical else Kind.STRING
-            if formula == TRUE:
-                return self.fixed_row(kind, outcome)
-            if (length := languages.length(formula)) is not None:
-                return self._counted[kind].start(length, outcome)
+        kind = Kind.KEY if is_canonical else Kind.STRING
+        if tagged[0][1] == TRUE:
+            return self.fixed_row(kind, tagged[0][0])  # of formulas that exclude each other it is the only one
+        lengths = [(tag, languages.lengths(formula)) for tag, formula in tagged]
+        if all(found is not None for _, found in lengths):
+            return self._counted[kind].start(tuple((tag, length) for tag, found in lengths for length in found or ()))
         words = self._words.get(tagged) or self._word_ranges(tagged)
         if words is not None:
             return [(_QUOTE, self._names.state(("words", words, 0, len(words), 0, _NO_KEY)))]

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from decoding.errors import GrammarStateError
 from grammars.constraint import Whitespace
 from grammars.json_schema.boolean import TRUE
 from grammars.json_schema.fixed import Kind
 from grammars.json_schema.keys import KeyClasses, bits
-from grammars.json_schema.layouts import ObjectState
+from grammars.json_schema.layouts import ObjectState, Successor
 from grammars.json_schema.leaves import OPEN_LEVELS, Anything
 from grammars.json_schema.names import Name, Names
 from grammars.json_schema.outcomes import Residues
@@ -43,6 +45,7 @@ class JsonSource:
         self._open_goal = values.goals.atom(Anything(OPEN_LEVELS))
         self._whitespace = whitespace
         self._key_starts: dict[tuple[KeyClasses, int], int] = {}
+        self._before_values: dict[tuple[int, tuple[Successor, ...]], ObjectState] = {}
         self._value_rows: dict[tuple[int, ...], Row] = {}
         self._shallow = Shallow(values)
 
@@ -52,10 +55,9 @@ class JsonSource:
         self.names = Names(tables, self._values.languages.characters)
         self._scalars = ScalarStates(self._values.languages, self.names)
         self._gap_row = self._scalars.fixed_row(Kind.GAP, 0) if self._whitespace is Whitespace.FLEXIBLE else []
-        self._gap_targets = [
-            ([byte for byte, target in self._gap_row if target == one], one)
-            for one in dict.fromkeys(target for _, target in self._gap_row)
-        ]
+        self._gap_bytes = np.array([byte for byte, _ in self._gap_row], dtype=np.intp)
+        self._gap_targets = tuple(dict.fromkeys(target for _, target in self._gap_row))
+        self._gap_places = np.array([self._gap_targets.index(target) for _, target in self._gap_row], dtype=np.int32)
         tables.hint_of = self._scalars.hint
         tables.shallow_of = self.shallow
         return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
@@ -75,7 +77,7 @@ class JsonSource:
             case ("gap", int(inner)):
                 return inner
             case ("key", state):
-                return self._gapped(("colon", state, outcome))
+                return self._gapped(("colon", self._before_value(state, outcome), outcome))
             case ("member", state, key_class):
                 successor = self._values.after_key(state, key_class)[outcome]
                 return self._gapped(("after_member", successor.state))
@@ -122,8 +124,7 @@ class JsonSource:
             self.expand(self._tables, inner)
         row = self._tables.rows[inner].copy()
         handler = self.names.handler(("gap", inner), 1, _SPACE_ONLY)
-        for gap_bytes, target in self._gap_targets:
-            row[gap_bytes] = self._tables.push(handler, target)
+        row[self._gap_bytes] = self._tables.push_each(handler, self._gap_targets) - self._gap_places
         self._tables.set_dense_row(state, row)
 
     def _expand_array_open(self, state: int, residues: Residues, is_unique: bool) -> None:
@@ -245,6 +246,12 @@ class JsonSource:
             words = classes.spelled.with_outcomes(named)
             start = self._key_starts[classes, coming] = self._scalars.keys(words, others)
         return start
+
+    def _before_value(self, state: ObjectState, key_class: int) -> ObjectState:
+        """``state``, or one met before after which a key of the class leads to the same: where keys come in order, the
+        optional ones that were left out no longer matter.
+        """
+        return self._before_values.setdefault((key_class, self._values.after_key(state, key_class)), state)
 
     def _separated(self, then: Name) -> int:
         """What follows a comma or a colon."""

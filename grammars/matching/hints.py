@@ -67,4 +67,11 @@ class Counted:
     least: int
 
 
-Hint = Shared | Overlay | Counted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either:
+    """Reads as all of `parts` together, no two of which have a text in common."""
+
+    parts: tuple[Counted, ...]
+
+
+Hint = Shared | Overlay | Counted | Either

@@ -16,11 +16,11 @@ import numpy as np
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow, num_words
-from grammars.matching.automaton import NO_RANGES, Configuration, PushdownAutomaton, whole_trie
-from grammars.matching.hints import Counted, Hint, Overlay, Shared
+from grammars.matching.automaton import NO_RANGES, Configuration, Live, PushdownAutomaton, whole_trie
+from grammars.matching.hints import Counted, Either, Hint, Overlay, Shared
 from grammars.matching.lengths import TokenLengths
 from grammars.matching.memory import EMPTY_MEMORY, WordMemory
-from grammars.matching.repeats import Repeats
+from grammars.matching.repeats import Repeats, WholeToken
 from grammars.matching.row_cache import RowCache, SharedRow
 from grammars.matching.tables import NO_OUTCOME
 from grammars.matching.walk import RANGE_FIELDS, Bits, Ints, clear, overlay
@@ -51,7 +51,15 @@ class _Below(NamedTuple):
 
     ranges: Ints
     bits: Bits
-    whole: tuple[int, ...]
+    whole: tuple[WholeToken, ...]
+
+
+class _AfterPops(NamedTuple):
+    """What is live in `ranges` after pops that lead to certain configurations."""
+
+    ranges: Ints
+    live: Live
+    bits: Bits
 
 
 class FirstRow(NamedTuple):
@@ -70,13 +78,17 @@ class Masks:
         self._repeats = repeats
         self._above: OrderedDict[int, _Above] = OrderedDict()
         self._below_common: OrderedDict[tuple[int, int], _Below] = OrderedDict()
+        self._after_pops: OrderedDict[tuple[int, bytes], _AfterPops] = OrderedDict()
         self._rows = RowCache(automaton.trie.bank)
+        self.cut_bytes = 0
+        """Memory of all rows so far that a memory cut something out of; they are not kept here."""
 
     @property
     def num_bytes(self) -> int:
         """Memory of the cached rows."""
         above = sum(above.bits.nbytes + above.exits.nbytes for above in self._above.values())
-        return self._rows.num_bytes + above + sum(below.bits.nbytes for below in self._below_common.values())
+        below = sum(live.bits.nbytes for live in self._after_pops.values())
+        return self._rows.num_bytes + above + below
 
     @property
     def num_drops(self) -> int:
@@ -107,10 +119,11 @@ class Masks:
         automaton = self._automaton
         above = self._above_stack(configuration.state)
         bits, whole = above.bits, above.whole
+        checked: tuple[WholeToken, ...] = ()
         if len(above.common):
-            below = self._after_common(configuration.stack, above.common)
+            below = self._after_common(configuration, above.common)
             bits = bits | below.bits
-            whole += below.whole
+            checked = below.whole
         if len(above.exits):
             bits = bits.copy() if bits is above.bits else bits
             live = automaton.walk(self._below(configuration.stack, above.exits), bits)
@@ -119,27 +132,48 @@ class Masks:
             bits = bits.copy() if bits is above.bits else bits
             for token in self._vocabulary.eos_ids:
                 bits[token >> 5] |= np.uint32(1 << (token & 31))
-        checked = tuple(self._repeats.whole_token(configuration, token) for token in whole)
+        if whole:
+            checked += tuple(self._repeats.whole_token(configuration, token) for token in whole)
         return self._rows.put(configuration, bits, checked)
 
-    def _after_common(self, stack: int, exits: Ints) -> _Below:
-        """What is live in common exits, found once for all states that have them above a stack."""
-        key = (id(exits), stack)
+    def _after_common(self, configuration: Configuration, exits: Ints) -> _Below:
+        """What is live in common exits, found once for all states that have them above a stack.
+
+        They are exits of words, above which nothing is pushed, so that whole tokens too are alike for all these states.
+        """
+        key = (id(exits), configuration.stack)
         below = self._below_common.get(key)
         if below is None:
-            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
-            live = self._automaton.walk(self._below(stack, exits), bits)
-            below = self._below_common[key] = _Below(exits, bits, live.whole)
+            ranges = self._below(configuration.stack, exits)
+            live, bits = self._live_in(exits, ranges)
+            whole = tuple(self._repeats.whole_token(configuration, token) for token in live.whole)
+            below = self._below_common[key] = _Below(exits, bits, whole)
             if len(self._below_common) > MAX_CACHED_STACKS:
                 self._below_common.popitem(last=False)
         return below
 
+    def _live_in(self, exits: Ints, ranges: Ints) -> tuple[Live, Bits]:
+        """What is live in common exits after pops that lead to the configurations of ``ranges``, which other stacks
+        lead to as well: those of one object's keys in their order do.
+        """
+        key = (id(exits), ranges[:, 2:4].tobytes())
+        found = self._after_pops.get(key)
+        if found is None:
+            bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
+            found = self._after_pops[key] = _AfterPops(exits, self._automaton.walk(ranges, bits), bits)
+            if len(self._after_pops) > MAX_CACHED_STACKS:
+                self._after_pops.popitem(last=False)
+        return found.live, found.bits
+
     def _above_stack(self, state: int) -> _Above:
         above = self._above.get(state)
         if above is None:
-            above = self._above[state] = self._found(state, self._automaton.tables.hint(state))
-            if len(self._above) > MAX_CACHED_STATES:
-                self._above.popitem(last=False)
+            hint = self._automaton.tables.hint(state)
+            above = self._found(state, hint)
+            if hint is None or isinstance(hint, Shared):  # the others are quickly found again, and many
+                self._above[state] = above
+                if len(self._above) > MAX_CACHED_STATES:
+                    self._above.popitem(last=False)
         return above
 
     def _found(self, state: int, hint: Hint | None) -> _Above:
@@ -148,6 +182,10 @@ class Masks:
             return self._overlaid(hint)
         if isinstance(hint, Counted):
             return self._cut(hint)
+        if isinstance(hint, Either):
+            cuts = [self._cut(part) for part in hint.parts]
+            exits = np.concatenate([part for cut in cuts for part in (cut.exits, cut.common)])
+            return _Above(bits=np.bitwise_or.reduce([cut.bits for cut in cuts]), exits=exits)
         if isinstance(hint, Shared) and isinstance(known := trie.shared.get(hint.key), _Above):
             return known
         bits = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32)
@@ -167,11 +205,11 @@ class Masks:
             bits, below = np.zeros(num_words(self._vocabulary.size), dtype=np.uint32), NO_RANGES
         exits = np.empty((len(below) + hint.high - hint.low, RANGE_FIELDS), dtype=np.int32)
         exits[: len(below)] = below
-        count = overlay(
+        count, as_before = overlay(
             words.blob, words.begins, words.outcomes, hint.low, hint.high, hint.depth, trie.nodes, trie.tokens,
             bits, exits, len(below),
         )  # fmt: skip
-        if base is not None and below is base.exits and np.array_equal(exits[: len(below)], below):
+        if base is not None and below is base.exits and as_before:
             return _Above(bits=bits, exits=exits[len(below) : count], common=below)
         return _Above(bits=bits, exits=exits[:count])
 
@@ -203,4 +241,5 @@ class Masks:
             clear(bits, some)
         if not bits.any():
             raise GrammarStateError("every key that may come next was used before")
+        self.cut_bytes += bits.nbytes
         return self._automaton.trie.bank.row(bits)

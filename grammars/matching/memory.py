@@ -87,6 +87,8 @@ class WordMemory:
     @property
     def weight(self) -> int:
         """How large this is: a word counts 1, and so do 16 bytes of those being read."""
+        if not self.frames and not self.partials:
+            return 0
         read = sum(len(partial.text) for partial in self.partials)
         return sum(len(words) for _, words in self.frames) + read // 16
 

@@ -18,7 +18,7 @@ MAX_POSITIONS = 8192
 MAX_WEIGHT = 64
 """Positions with a larger memory (see `WordMemory.weight`) are not remembered: no other sample comes by."""
 MAX_ROW_BYTES = 8 << 20
-"""Most bytes of the rows of positions with something to remember; the others are kept in the cache of rows."""
+"""Most bytes of the rows that a memory cut something out of; the others are kept in the cache of rows."""
 BYTES_PER_POSITION = 400
 """Memory of a position with its ways on, about."""
 
@@ -52,8 +52,6 @@ class Positions:
         self._automaton = automaton
         self._masks = masks
         self._repeats = repeats
-        self._drops = masks.num_drops
-        self._row_bytes = 0
         self._known: dict[tuple[Configuration, WordMemory, int], Position] = {}
         self.start = Position(automaton.start, EMPTY_MEMORY)
         self._forget()
@@ -61,15 +59,14 @@ class Positions:
     @property
     def num_bytes(self) -> int:
         """Memory of the positions, about, without the rows that are cached elsewhere."""
-        return BYTES_PER_POSITION * len(self._known) + self._row_bytes
+        return BYTES_PER_POSITION * len(self._known) + self._masks.cut_bytes - self._cut_bytes
 
     def row(self, position: Position) -> MaskRow:
         """The legal next tokens. Raises GrammarStateError where finding them is too much work."""
         row = position.row
         if row is None:
             row = self._masks.row(position.configuration, position.memory)
-            self._row_bytes += 0 if position.memory is EMPTY_MEMORY else row.bits_W.nbytes
-            if self._masks.num_drops != self._drops or self._row_bytes > MAX_ROW_BYTES:
+            if self._masks.num_drops != self._drops or self._masks.cut_bytes - self._cut_bytes > MAX_ROW_BYTES:
                 self._forget()  # else rows that were dropped would live on here
             position.row = row
         return row
@@ -135,7 +132,7 @@ class Positions:
     def _forget(self) -> None:
         """Let go of all positions; those where samples stand now stay theirs."""
         self._drops = self._masks.num_drops
-        self._row_bytes = 0
+        self._cut_bytes = self._masks.cut_bytes
         for position in self._known.values():
             position.row = None
             position.after = {}

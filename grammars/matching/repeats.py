@@ -42,7 +42,7 @@ class Repeats:
 
     def is_exhausted(self, configuration: Configuration, memory: WordMemory) -> bool:
         """Whether a word being read can only become one that was read before."""
-        for partial in memory.partials:
+        for partial in memory.partials if memory.frames else ():
             if self._automaton.remembering(partial.node).closing is not None:
                 continue
             rivals = memory.rivals(partial)
@@ -67,6 +67,8 @@ class Repeats:
 
     def found(self, configuration: Configuration, memory: WordMemory, whole: tuple[WholeToken, ...]) -> list[Ints]:
         """Arrays of the tokens that ``memory`` forbids after ``configuration``."""
+        if not memory.frames and not whole:
+            return []  # no word was read to its end
         trie = self._automaton.trie
         found = [trie.tokens_below(node) for node in self._closing_nodes(memory)]
         if self._may_clash(configuration, memory):

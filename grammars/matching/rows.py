@@ -18,6 +18,7 @@ def freeze(bits: Bits, vocab_size: int, index: int | None = None) -> MaskRow:
 
     Raises GrammarStateError where no bit is set.
     """
+    bits.setflags(write=False)  # first of all: compiled loops are made anew for arrays of another kind
     count = count_bits(bits)
     if count == 0:
         raise GrammarStateError("no token of the vocabulary spells what the constraint needs next")
@@ -28,5 +29,4 @@ def freeze(bits: Bits, vocab_size: int, index: int | None = None) -> MaskRow:
     if vocab_size - count <= SHORT_LIST:
         forbidden = np.empty(vocab_size - count, dtype=np.int64)
         set_bits(bits, vocab_size, False, forbidden)  # noqa: FBT003 - numba takes no keywords
-    bits.setflags(write=False)
     return MaskRow(bits_W=bits.view(np.int32), num_legal=count, legal=legal, forbidden=forbidden, index=index)

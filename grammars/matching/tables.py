@@ -226,6 +226,19 @@ class Tables:
         """The code for: push ``handler``, go to ``target``."""
         return -self._action(handler, target, 0)
 
+    def push_each(self, handler: int, targets: tuple[int, ...]) -> int:
+        """`push` of a handler that was never pushed before, to each of ``targets``: the first one's code, from which
+        the others count down.
+        """
+        first = self.num_actions
+        last = self.num_actions = first + len(targets)
+        while last > len(self.actions):
+            self.actions = _grown(self.actions, 0)
+        self.actions[first:last, 0] = handler
+        self.actions[first:last, 1] = targets
+        self.action_of += [(handler, target, 0) for target in targets]
+        return -first
+
     def exit(self, outcome: int) -> int:
         """The code for: consume the byte and exit with ``outcome``."""
         return -self._action(0, 0, outcome)
@@ -274,6 +287,8 @@ def _flat(rows: npt.NDArray[np.int32]) -> memoryview:
 
 
 def _grown(array: npt.NDArray[ScalarT], fill: int) -> npt.NDArray[ScalarT]:
-    larger = np.full((2 * len(array), *array.shape[1:]), fill, dtype=array.dtype)
+    larger = np.zeros((2 * len(array), *array.shape[1:]), dtype=array.dtype)  # takes no memory until it is written
     larger[: len(array)] = array
+    if fill:
+        larger[len(array) :] = fill
     return larger

@@ -168,6 +168,8 @@ def count_bits(bits: Bits) -> int:
     """How many bits are set."""
     total = np.uint32(0)
     for word in bits:
+        if word == 0:
+            continue  # most words of most rows
         value = word - ((word >> np.uint32(1)) & np.uint32(0x55555555))
         value = (value & np.uint32(0x33333333)) + ((value >> np.uint32(2)) & np.uint32(0x33333333))
         value = (value + (value >> np.uint32(4))) & np.uint32(0x0F0F0F0F)
@@ -204,13 +206,15 @@ def overlay(  # noqa: C901, PLR0917 - one compiled loop; numba takes no keywords
     bits: Bits,
     exits: Ints,
     num_exits: int,
-) -> int:
+) -> tuple[int, bool]:
     """Lay words ``low`` to ``high - 1``, of which ``depth`` bytes are read, over the tokens ``bits`` with their
     ``exits``.
 
     Tokens along a word become live; where a word ends inside a token it exits with its own outcome, or, forbidden, not
-    at all (outcome -1). ``exits`` has room for one more range per word; returns how many there are then.
+    at all (outcome -1). ``exits`` has room for one more range per word; returns how many there are then, and whether
+    those that were there before are as they were.
     """
+    as_before = True
     for number in range(low, high):
         outcome = outcomes[number]
         node, end = 0, len(nodes) - 1
@@ -231,13 +235,14 @@ def overlay(  # noqa: C901, PLR0917 - one compiled loop; numba takes no keywords
             if place + 1 == last:
                 for number_of_exit in range(num_exits):
                     if exits[number_of_exit, _BEGIN] == node:
+                        as_before = False
                         num_exits -= 1
                         exits[number_of_exit] = exits[num_exits]
                         break
                 if outcome >= 0 and node < end:
                     _report(exits, num_exits, node, end, 0, BASE, _AFTER_POP, outcome, 0)
                     num_exits += 1
-    return num_exits
+    return num_exits, as_before
 
 
 @njit(cache=True, nogil=True)

@@ -49,6 +49,7 @@ class Alphabet:
         self._ascii_bytes: dict[int, NDArray[np.intp]] = {}
         self._alike: dict[tuple[int, int], int] = {}
         self._by_runs: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        self._within: dict[tuple[int, int], int] = {}
 
     def _minterms_of_ascii(self) -> NDArray[np.intp]:
         minterms = np.empty(128, np.intp)
@@ -68,11 +69,21 @@ class Alphabet:
         return self._labels[i - 1], self._starts[i] - 1
 
     def within(self, first: int, last: int) -> int:
-        """The minterms that have a member from ``first`` to ``last``; surrogates count for nothing."""
+        """The minterms that have a member from ``first`` to ``last``; surrogates count for nothing.
+
+        Kept: what is asked for are blocks of encodings, of which there are few.
+        """
+        if first == last:
+            minterm, _ = self.run(first)
+            return 1 << minterm if minterm >= 0 else 0
+        guard = self._within.get((first, last))
+        if guard is not None:
+            return guard
         guard = 0
         for i in range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last)):
             if self._labels[i] >= 0:
                 guard |= 1 << self._labels[i]
+        self._within[first, last] = guard
         return guard
 
     def alike(self, first: int, last: int) -> int:

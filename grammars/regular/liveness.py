@@ -35,8 +35,6 @@ class Liveness:
 
     def _needs_search(self, term: int) -> bool:
         kind = self._terms.kind[term]
-        if kind == k.JSON:
-            return self._terms.args[term][0] != json_escapes.BODY
         if kind == k.LEAF:
             return not self._terms.sure[term]
         return kind in (k.AND, k.NOT, k.SCOPE) or self._terms.open[term]
@@ -53,8 +51,21 @@ class Liveness:
                 return self.live(term)
         if kind[term] == k.REP:
             return self.live(args[term][0])
+        if kind[term] == k.JSON and args[term][0] != json_escapes.BODY:
+            return self._in_spelling(term)
         assert kind[term] in (k.TAG, k.JSON)
         return self.live(args[term][-1])
+
+    def _in_spelling(self, term: int) -> bool:
+        """The same of a JSON term inside the spelling of a character.
+
+        A block holds a character of each of its arcs, and each of them can be spelled to its end.
+        """
+        place, _, _, *pairs = self._terms.args[term]
+        if pairs:
+            return any(self.live(text) for text in pairs[1::2])
+        assert place in (json_escapes.ESCAPE, json_escapes.START, json_escapes.D)
+        return any(self.live(target) for _, target in self._step(term))
 
     def _search(self, start: int) -> bool:
         terms = self._terms

@@ -25,6 +25,9 @@ SCHEMAS = [
     {"type": "string", "minLength": 2, "maxLength": 4},
     {"type": "array", "items": {"type": "string", "minLength": 1}},
     {"type": "array", "items": {"enum": ["ab", "aab", "é", "\n", 10, 100]}},
+    {"oneOf": [{"type": "string", "maxLength": 2}, {"type": "string", "minLength": 1, "maxLength": 4}]},
+    {"type": "array", "items": {"type": "string", "maxLength": 3}, "contains": {"maxLength": 1}, "minItems": 2},
+    {"type": "object", "properties": {"a": {}, "ab": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
 ]
 
 
