@@ -41,10 +41,25 @@ class ScalarStates:
         self._formats: dict[int, tuple[str, int]] = {}
         self._indices: dict[tuple[str, Tagged], int] = {}
         self._words: dict[Tagged, WordRanges] = {}
+        self._string_rows: dict[tuple[int, ...], Row] = {}
+        self._number_rows: dict[tuple[int, ...], Row] = {}
         self._counted = {kind: CountedStrings(names, kind) for kind in (Kind.STRING, Kind.KEY)}
 
     def strings(self, formulas: tuple[int, ...]) -> Row:
         """Codes of the first byte of a string; outcome i where it is in ``formulas[i]``."""
+        row = self._string_rows.get(formulas)
+        if row is None:
+            row = self._string_rows[formulas] = self._new_strings(formulas)
+        return row
+
+    def numbers(self, formulas: tuple[int, ...]) -> Row:
+        """Codes of the first byte of a number; outcome i where it is in ``formulas[i]``."""
+        row = self._number_rows.get(formulas)
+        if row is None:
+            row = self._number_rows[formulas] = self._new_numbers(formulas)
+        return row
+
+    def _new_strings(self, formulas: tuple[int, ...]) -> Row:
         languages = self._languages
         tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not languages.is_empty(formula))
         if not tagged:
@@ -62,8 +77,7 @@ class ScalarStates:
             return [(_QUOTE, self._names.state(("words", words, 0, len(words), 0, _NO_KEY)))]
         return self._first(self._index("key" if is_canonical else "string", tagged))
 
-    def numbers(self, formulas: tuple[int, ...]) -> Row:
-        """Codes of the first byte of a number; outcome i where it is in ``formulas[i]``."""
+    def _new_numbers(self, formulas: tuple[int, ...]) -> Row:
         languages = self._languages
         tagged = tuple((tag, formula) for tag, formula in enumerate(formulas) if not languages.is_empty_number(formula))
         if not tagged:
