@@ -155,6 +155,13 @@ class ScalarStates:
                 return self._counted[kind].hint(*where)
         return None
 
+    def least(self, state: int) -> int:
+        """At least so many bytes end the string or number that a state is in."""
+        match self._names.state_name(state):
+            case ("scalar", index, inner):
+                return self._automata[index].distance_at_least(inner)
+        return 0
+
     def _expand_last_word(self, state: int, words: WordRanges, low: int, depth: int) -> None:
         """Build the rows of all that is left of a single word."""
         tables = self._names.tables

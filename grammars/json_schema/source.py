@@ -59,6 +59,7 @@ class JsonSource:
         self._gap_targets = tuple(dict.fromkeys(target for _, target in self._gap_row))
         self._gap_places = np.array([self._gap_targets.index(target) for _, target in self._gap_row], dtype=np.int32)
         tables.hint_of = self._scalars.hint
+        tables.least_of = self._scalars.least
         tables.shallow_of = self.shallow
         return self.names.state(("value", (self._goal,))), self.names.handler(("root",), 1)
 

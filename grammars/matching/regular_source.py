@@ -38,6 +38,7 @@ class RegularSource:
 
     def start(self, tables: Tables) -> tuple[int, int]:
         """The state before the text."""
+        tables.least_of = self._least
         self._end = tables.add_state()
         tables.set_row(self._end, (), final=0)
         return self._state(tables, self._automaton.start), tables.add_handler(1)
@@ -55,6 +56,10 @@ class RegularSource:
     def resolve(self, tables: Tables, handler: int, outcome: int) -> int:  # noqa: ARG002 - there is one handler
         """After the end nothing follows."""
         return self._end
+
+    def _least(self, state: int) -> int:
+        inner = self._inner.get(state)
+        return 0 if inner is None else self._automaton.distance_at_least(inner)
 
     def _state(self, tables: Tables, inner: int) -> int:
         state = self._ids.get(inner)

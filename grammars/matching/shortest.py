@@ -3,8 +3,10 @@
 What is read between the push of a handler and its pop does not depend on what lies below it. Such a *call* is named by
 the state after the push; its ways out are found once and serve every place that makes the same call. Calls are
 explored together, the nearest place first, so that a way out is found at its least length (Knuth 1977, "A
-generalization of Dijkstra's algorithm"; calls are his nonterminals). A call whose outcomes are all known is not
-explored further.
+generalization of Dijkstra's algorithm"; calls are his nonterminals). How near a place is counts what the source
+knows to be missing at least (A*, Hart, Nilsson and Raphael 1968), and of places as near as each other the deepest
+comes first, so that one of many equally short texts is found without the others: times of day have tens of thousands
+of places. A call whose outcomes are all known is not explored further.
 
 A number ends *before* the byte that follows it, which must not be one that could go on with it. Such a byte is
 *blocked* at the place after the pop, so a place is a state and the states whose bytes are blocked there.
@@ -72,7 +74,7 @@ class _Call:
         self.wanted = wanted
         self.ways: list[WayOut] = []
         self.outcomes: set[int] = set()
-        self.settled: set[Place | tuple[int, tuple[int, ...]]] = set()
+        self.settled: dict[Place | WayOut, int] = {}
         self.callers: list[tuple[int, _Call, _Trail, int]] = []
 
     @property
@@ -113,7 +115,7 @@ class Shortest:
 
     def _forget(self) -> None:
         self._calls: dict[tuple[Place, int], _Call] = {}
-        self._frontier: list[tuple[int, int, _Call, Place | WayOut, _Trail]] = []
+        self._frontier: list[tuple[int, int, int, _Call, Place | WayOut, _Trail]] = []
         self._order = 0
         self._texts.clear()
 
@@ -161,24 +163,25 @@ class Shortest:
         return call
 
     def _add(self, length: int, call: _Call, what: Place | WayOut, trail: _Trail) -> None:
-        self._order += 1
-        heappush(self._frontier, (length, self._order, call, what, trail))
+        # The latest first, where places are as near as each other: that goes straight on.
+        self._order -= 1
+        least = self._automaton.tables.least(what.state) if isinstance(what, Place) and not what.left else 0
+        heappush(self._frontier, (length + least, self._order, length, call, what, trail))
 
     def _explore(self, call: _Call, bound: int | None) -> None:
-        """Until one way out of ``call`` is known, or, with a bound, all of them that are at most so long."""
+        """Until one way out of ``call`` is known, or, with a bound, all of them that are shorter."""
         frontier = self._frontier
         while frontier and not (call.is_done and not self._is_thorough):
             if bound is None and call.ways:
                 return
-            if bound is not None and frontier[0][0] > bound:
+            if bound is not None and frontier[0][0] >= bound:
                 return
-            length, _, owner, what, trail = heappop(frontier)
+            _, _, length, owner, what, trail = heappop(frontier)
             if owner.is_done and not self._is_thorough:
                 continue
-            key = what if isinstance(what, Place) else (what.outcome, what.left)
-            if key in owner.settled:
-                continue
-            owner.settled.add(key)
+            if owner.settled.get(what, length + 1) <= length:
+                continue  # what is missing at least may grow by more than a byte, so that a shorter way can come later
+            owner.settled[what] = length
             self._budget -= 1
             if not self._budget:
                 raise GrammarStateError(f"no shortest completion was found within {MAX_PLACES} steps")
@@ -193,7 +196,7 @@ class Shortest:
         outcome = self._automaton.final(place.state)
         if outcome != NO_OUTCOME:
             self._add(length, call, WayOut(outcome, (*place.left, place.state), b""), trail)
-        for byte, code in self._bytes(place):
+        for byte, code in reversed(self._bytes(place)):
             step = _Trail(trail, bytes((byte,)))
             if code > 0:
                 self._add(length + 1, call, Place(code), step)

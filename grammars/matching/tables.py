@@ -119,6 +119,8 @@ class Tables:
         """How each handler's words are remembered."""
         self.hint_of: Callable[[int], Hint | None] | None = None
         """Where the source sets it, what it can tell of a state that is in no block."""
+        self.least_of: Callable[[int], int] | None = None
+        """Where the source sets it, so many bytes at least come between a state and the end or the pop at its level."""
         self.shallow_of: Callable[[int], int] | None = None
         """Where the source sets it, the state that takes a state's place in a text that nests very deeply."""
         self._shallow: dict[int, int] = {}
@@ -161,6 +163,10 @@ class Tables:
         """The same from an int32 [256] array."""
         self.rows[state] = row
         self.final[state] = final
+
+    def least(self, state: int) -> int:
+        """A lower bound of the bytes from ``state`` to the end of the text, or to what pops the handler below it."""
+        return 0 if self.least_of is None else self.least_of(state)
 
     def hint(self, state: int) -> Hint | None:
         """What the source tells of a state."""

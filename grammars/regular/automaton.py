@@ -68,7 +68,7 @@ class Automaton:
             raise ConstraintError(
                 field, f"no word was found within {limits.build_work} steps of work; simplify it"
             ) from None
-        self._completions = Completions(self.moves, self.accepting, self._bound)
+        self._completions = Completions(self.moves, self.accepting, self.distance_at_least)
 
     def __reduce__(self) -> tuple[object, tuple[Expression, RegularLimits, CharSet]]:
         """The language, its limits and its characters."""
@@ -148,8 +148,8 @@ class Automaton:
         with self._lock:
             return self._completions.completion(state)
 
-    def _bound(self, state: int) -> int:
-        """A lower bound of `distance`."""
+    def distance_at_least(self, state: int) -> int:
+        """A lower bound of `distance` that takes no work."""
         meaning = self._meaning[state]
         if isinstance(meaning, int):
             return self._terms.shortest[meaning]

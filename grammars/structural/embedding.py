@@ -109,8 +109,8 @@ class Embedding(Generic[NameT]):
     def _start(self, index: int) -> None:
         tables = self.tables
         self._claim(OUTER)
-        outer = tables.hint_of, tables.budget_of, tables.shallow_of
-        tables.hint_of = tables.budget_of = tables.shallow_of = None
+        outer = tables.hint_of, tables.budget_of, tables.shallow_of, tables.least_of
+        tables.hint_of = tables.budget_of = tables.shallow_of = tables.least_of = None
         self._sources[index] = source = self._languages[index].source()
         self._starts[index], _ = source.start(tables)
         if tables.hint_of is not None:
@@ -119,7 +119,7 @@ class Embedding(Generic[NameT]):
             self._budgets[index] = tables.budget_of
         if tables.shallow_of is not None:
             self._shallows[index] = tables.shallow_of
-        tables.hint_of, tables.budget_of, tables.shallow_of = outer
+        tables.hint_of, tables.budget_of, tables.shallow_of, tables.least_of = outer
         self._claim(index)
 
     def _owner(self, state: int) -> int:

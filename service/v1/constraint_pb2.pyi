@@ -160,7 +160,8 @@ class ExplainResponse(_message.Message):
     SHORTEST_TOKENS_FIELD_NUMBER: _builtins.int
     normalised: _builtins.str
     """The one text that stands for all constraints that are taken as equal: a schema without white space between its
-    tokens, choices as a sorted JSON array; a regular expression or a grammar as it is.
+    tokens, choices as a sorted JSON array; a regular expression or a grammar as it is. Empty for tags and tools; reasoning is
+    no part of it.
     """
     states: _builtins.int
     """States of its automaton that the start of a text needs; more are built as texts reach them."""
@@ -168,7 +169,7 @@ class ExplainResponse(_message.Message):
     """Size of the compiled form with them."""
     shortest: _builtins.str
     """A text that the constraint allows, as short as can be in bytes (nearly so where items or open keys must differ).
-    Unset for grammars and other backends, which do not tell.
+    Unset for grammars, reasoning, tags, tools and other backends, which do not tell.
     """
     shortest_tokens: _builtins.int
     """The fewest tokens that spell it: the least max_tokens with finish_within_limit."""

@@ -191,7 +191,8 @@ class SamplingOptions(_message.Message):
     finish_within_limit: _builtins.bool
     """Have a constrained text whole within max_tokens: as the tokens left come down to what its shortest end takes, only
     tokens that lead there stay legal. max_tokens (or what the prompt leaves of the context) must hold the shortest text
-    of the constraint. Needs a constraint that is no grammar, and no bad_words. Default false.
+    of the constraint. Needs a constraint of one part (no reasoning, tags or tools) that is no grammar, and no bad_words.
+    Default false.
     """
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:

@@ -115,6 +115,17 @@ def test_patterns(pattern: str, trie: TokenTrie) -> None:
     check_along(automaton, shortest, shortest.text(automaton.start))
 
 
+@pytest.mark.parametrize("name", ["date-time", "time", "date", "uuid", "duration", "email", "ipv6", "uri"])
+def test_one_of_many_equally_short_texts_is_found_without_the_others(name: str, trie: TokenTrie) -> None:
+    """A leap second comes at one time of day in each offset, so that times have tens of thousands of states."""
+    automaton, shortest = prepared(compile_json_schema({"format": name, "type": "string"}, JsonOptions()), trie)
+    text = shortest.text(automaton.start)
+    end = automaton.read(automaton.start, text, [])
+    assert end is not None
+    assert automaton.is_accepting(end)
+    assert automaton.tables.num_states < 600
+
+
 def test_deep_stacks_are_no_recursion(trie: TokenTrie) -> None:
     schema = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
     automaton, shortest = prepared(compile_json_schema(schema, JsonOptions()), trie)
