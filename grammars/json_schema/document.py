@@ -7,7 +7,9 @@ at; a reference to one is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 from urllib.parse import unquote, urldefrag, urljoin
@@ -23,6 +25,10 @@ Schema = bool | dict[str, Any]
 
 Scope = tuple[tuple[str, str], ...]
 """The dynamic anchors of the resources on the way to a schema, with the place of each in the first one that has it."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape for half a character."""
+_LONE = re.compile("[\ud800-\udfff]")
 
 _RECURSIVE = ""
 """Stands for `$recursiveAnchor` among the names of dynamic anchors."""
@@ -222,13 +228,31 @@ def _parsed(schema: Any, limits: ConstraintLimits) -> Any:
     spec = ConstraintSpec(kind=ConstraintKind.JSON_SCHEMA, text=schema)
     limits.check(spec)
     try:
-        return json.loads(
+        root = json.loads(
             schema, parse_float=Decimal, parse_constant=_not_json, object_pairs_hook=_without_repeated_keys
         )
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConstraintError):
             raise
         raise ConstraintError(FIELD, f"is not JSON: {error}") from error
+    if _SURROGATE.search(schema):
+        _refuse_lone_surrogates(root)
+    return root
+
+
+def _refuse_lone_surrogates(root: Any) -> None:
+    """JSON can escape half a character, which no text in UTF-8 holds (RFC 8259, section 8.2)."""
+    pending: list[tuple[Any, str]] = [(root, "")]
+    while pending:
+        value, pointer = pending.pop()
+        texts: Iterable[Any] = (value,)
+        if isinstance(value, dict):
+            texts = value
+            pending += ((item, f"{pointer}/{escaped(key)}") for key, item in value.items())
+        elif isinstance(value, list):
+            pending += ((item, f"{pointer}/{index}") for index, item in enumerate(value))
+        if any(isinstance(text, str) and _LONE.search(text) for text in texts):
+            raise ConstraintError(FIELD, "has a lone surrogate; give both halves of the character", pointer)
 
 
 def _check_plain(schema: Any, limits: ConstraintLimits) -> None:
@@ -255,8 +279,7 @@ def _check_plain(schema: Any, limits: ConstraintLimits) -> None:
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for index, key in enumerate(keys) if key in keys[:index])
+        repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ConstraintError(FIELD, f"has the key {repeated!r} twice in one object; give each key once")
     return value
 

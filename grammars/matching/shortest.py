@@ -163,10 +163,9 @@ class Shortest:
         return call
 
     def _add(self, length: int, call: _Call, what: Place | WayOut, trail: _Trail) -> None:
-        # The latest first, where places are as near as each other: that goes straight on.
-        self._order -= 1
+        self._order += 1
         least = self._automaton.tables.least(what.state) if isinstance(what, Place) and not what.left else 0
-        heappush(self._frontier, (length + least, self._order, length, call, what, trail))
+        heappush(self._frontier, (length + least, -length, self._order, call, what, trail))
 
     def _explore(self, call: _Call, bound: int | None) -> None:
         """Until one way out of ``call`` is known, or, with a bound, all of them that are shorter."""
@@ -176,7 +175,8 @@ class Shortest:
                 return
             if bound is not None and frontier[0][0] >= bound:
                 return
-            _, _, length, owner, what, trail = heappop(frontier)
+            _, shallowness, _, owner, what, trail = heappop(frontier)
+            length = -shallowness
             if owner.is_done and not self._is_thorough:
                 continue
             if owner.settled.get(what, length + 1) <= length:
@@ -196,7 +196,7 @@ class Shortest:
         outcome = self._automaton.final(place.state)
         if outcome != NO_OUTCOME:
             self._add(length, call, WayOut(outcome, (*place.left, place.state), b""), trail)
-        for byte, code in reversed(self._bytes(place)):
+        for byte, code in self._bytes(place):
             step = _Trail(trail, bytes((byte,)))
             if code > 0:
                 self._add(length + 1, call, Place(code), step)
