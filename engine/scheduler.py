@@ -111,15 +111,19 @@ class Scheduler:
                 insort(self.running, sequence, key=_rank)
 
     def _plan_decodes(self, draft: _Draft) -> None:
+        """Room for guesses is shared evenly; where prompts wait, half of it is left to them."""
         decodes = [sequence for sequence in self.running if sequence.gap == 1]
+        prompts_wait = bool(self.waiting) or len(decodes) < len(self.running)
+        guesses = (draft.budget - len(decodes)) // (2 if prompts_wait else 1)
         for later, sequence in zip(range(len(decodes) - 1, -1, -1), decodes, strict=True):
             if sequence not in self.running:  # one before it in rank took its blocks
                 continue
             room = sequence.max_length - len(sequence.tokens)
-            nodes = max(1, min(1 + sequence.drafting.max_tokens, draft.budget - later, room))
+            nodes = max(1, min(1 + sequence.drafting.max_tokens, 1 + guesses // (later + 1), room))
             if self._reserve(sequence, nodes, draft):
                 draft.works.append(Work(sequence=sequence, chunk=1, draft_nodes=nodes))
                 draft.budget -= nodes
+                guesses -= nodes - 1
 
     def _plan_chunks(self, draft: _Draft) -> None:
         for sequence in self.running:

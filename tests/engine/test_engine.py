@@ -202,6 +202,18 @@ def test_a_higher_priority_leaves_the_queue_first(toy):
     assert order == ["high", "mid", "low"]
 
 
+def test_guesses_leave_room_for_the_prompts_of_others(toy):
+    """Nine decodes that could fill the budget with guesses, and a prompt that comes later."""
+    engine = toy.engine(drafter=toy.RandomDrafter(1), draft_tokens=8, max_batch_tokens=64)
+    for index in range(9):
+        engine.submit(toy.request(f"d{index}", index, 3, params={"max_tokens": 400, "ignore_eos": True}))
+    for _ in range(4):
+        engine.step()
+    engine.submit(toy.request("late", 77, 60, params={"max_tokens": 2, "ignore_eos": True}))
+    events = [event for _ in range(4) for event in engine.step()]
+    assert any(event.request_id == "late" for event in events)
+
+
 def test_decodes_go_on_while_a_long_prompt_is_chunked_within_the_budget(toy):
     model = toy.Model()
     engine = toy.engine(max_batch_tokens=32, model=model)
