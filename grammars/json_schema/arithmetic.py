@@ -67,9 +67,9 @@ class DecimalMachine:
         self._places = max((-int(value.as_tuple().exponent) for value in spoken), default=0)
         self._places = max(self._places, 0)
         unit = 10**self._places
-        bounds = [abs(atom.bound) for atom in atoms if isinstance(atom, Above)]
-        bounds += [abs(atom.value) for atom in atoms if isinstance(atom, OneOf)]
-        self._reach = int(max(bounds, default=Decimal(0)) * unit) + 1
+        bounds = [atom.bound for atom in atoms if isinstance(atom, Above)]
+        bounds += [atom.value for atom in atoms if isinstance(atom, OneOf)]
+        self._reach = max((int(abs(Fraction(bound)) * unit) for bound in bounds), default=0) + 1
         self._modulus = lcm(unit, *(self._scaled(atom.divisor) for atom in atoms if isinstance(atom, MultipleOf)))
         self._live: dict[_State, bool] = {}
         self._far_out: dict[bool, bool] = {}

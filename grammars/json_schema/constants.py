@@ -6,7 +6,7 @@ Invariant: numbers are exact (`Decimal`), never floats.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 
@@ -52,3 +52,8 @@ def constant(value: Any) -> Constant:
 def exact(value: float | Decimal) -> Decimal:
     """A JSON number without rounding; a float stands for the shortest decimal that reads back as it."""
     return value if isinstance(value, Decimal) else Decimal(repr(value))
+
+
+def shortest_form(value: Decimal) -> Decimal:
+    """The same number without zeros at its end; the default context would round it to 28 digits."""
+    return value.normalize(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN))

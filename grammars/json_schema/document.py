@@ -26,6 +26,9 @@ Schema = bool | dict[str, Any]
 Scope = tuple[tuple[str, str], ...]
 """The dynamic anchors of the resources on the way to a schema, with the place of each in the first one that has it."""
 
+MAX_DIGITS = 4300
+"""Most digits of a number before or after the point; Python's own limit for integers."""
+
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape for half a character."""
 _LONE = re.compile("[\ud800-\udfff]")
@@ -229,7 +232,7 @@ def _parsed(schema: Any, limits: ConstraintLimits) -> Any:
     limits.check(spec)
     try:
         root = json.loads(
-            schema, parse_float=Decimal, parse_constant=_not_json, object_pairs_hook=_without_repeated_keys
+            schema, parse_float=_decimal, parse_constant=_not_json, object_pairs_hook=_without_repeated_keys
         )
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConstraintError):
@@ -281,6 +284,14 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ConstraintError(FIELD, f"has the key {repeated!r} twice in one object; give each key once")
+    return value
+
+
+def _decimal(text: str) -> Decimal:
+    """A number with a point or an exponent; what it would take to write it out is bounded."""
+    value = Decimal(text)
+    if abs(value.adjusted()) > MAX_DIGITS or len(value.as_tuple().digits) > MAX_DIGITS:
+        raise ConstraintError(FIELD, f"holds the number {text[:40]}, which has more than {MAX_DIGITS} digits")
     return value
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from grammars.json_schema import statements, textual
 from grammars.json_schema.boolean import FALSE, TRUE, Formulas
+from grammars.json_schema.constants import shortest_form
 from grammars.json_schema.counted import Length
 from grammars.json_schema.fixed import Kind, format_automaton
 from grammars.json_schema.numeric import number_expression
@@ -79,15 +80,15 @@ class Languages:
 
     def above(self, bound: Decimal, *, inclusive: bool) -> int:
         """Numbers above ``bound``, or equal to it."""
-        return self.numbers.atom(Above(bound.normalize(), inclusive))
+        return self.numbers.atom(Above(shortest_form(bound), inclusive))
 
     def multiples(self, divisor: Decimal) -> int:
         """Integral multiples of ``divisor``."""
-        return self.numbers.atom(MultipleOf(divisor.normalize()))
+        return self.numbers.atom(MultipleOf(shortest_form(divisor)))
 
     def equals(self, value: Decimal) -> int:
         """The number equals ``value``."""
-        return self.numbers.atom(OneOf(value.normalize(), self._zeros))
+        return self.numbers.atom(OneOf(shortest_form(value), self._zeros))
 
     def canonical(self) -> tuple[int, int]:
         """The formulas of strings and of numbers in their one spelling."""

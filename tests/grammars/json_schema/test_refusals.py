@@ -18,6 +18,8 @@ WRONG = [
     (r'{"const": "\ud800"}', "/const", "lone surrogate"),
     (r'{"enum": ["\ud83d\ude00", "x\udc00"]}', "/enum/1", "lone surrogate"),
     (r'{"properties": {"\uDFff": true}}', "/properties", "lone surrogate"),
+    ('{"minimum": 1e999999999}', "", "more than 4300 digits"),
+    ('{"const": 1e-99999999}', "", "more than 4300 digits"),
     ("[]", "", "is an array"),
     ("3", "", "is a number"),
     ({"type": "text"}, "/type", "'text' is no type"),

@@ -114,3 +114,20 @@ def test_recursion_goes_as_deep_as_the_text(grammar_of, accepts):
     grammar = grammar_of({"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": False})
     assert accepts(grammar, '{"a":' * 200 + "{}" + "}" * 200)
     assert not accepts(grammar, '{"a":' * 200 + "[]" + "}" * 200)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"const": 123456789012345678901234567890}, "123456789012345678901234567890"),
+        ('{"enum": [0.1234567890123456789012345678901234]}', "0.1234567890123456789012345678901234"),
+        (
+            {"type": "integer", "minimum": 10**30 + 1, "maximum": 10**30 + 2, "multipleOf": 2},
+            "1000000000000000000000000000002",
+        ),
+        ({"type": "integer", "multipleOf": 10**36 + 7, "minimum": 1, "maximum": 10**36 + 7}, str(10**36 + 7)),
+    ],
+)
+def test_no_number_is_rounded(grammar_of, schema, text):
+    """More digits than the 28 of Python's default decimal context."""
+    assert grammar_of(schema).shortest_text().decode() == text
