@@ -2,7 +2,7 @@
 
 Guesses are merged as into a trie and cut at the first token that the grammar forbids. One fork of the matcher moves
 along the tree like a cursor, and only where somebody asks. Invariant: a tree holds legal tokens only, at most `limit`
-nodes and at most `width` children of each.
+nodes and at most `width` children of each; the children of a node are all drawn from its proposal, or none of them is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from decoding.masks import MaskRow
+from decoding.distribution import Distribution
 from decoding.tree import DraftTree
 from drafters.protocol import Draft, DraftContext
 from grammars.protocol import Matcher
@@ -26,6 +27,7 @@ class GrowingTree:
         "_is_closed",
         "_masks",
         "_parents",
+        "_proposals",
         "_rejected",
         "_sources",
         "_tokens",
@@ -45,6 +47,7 @@ class GrowingTree:
         self._sources = [""]
         self._children: list[dict[int, int]] = [{}]
         self._masks: dict[int, MaskRow] = {}
+        self._proposals: dict[int, Distribution] = {}
         self._asked: set[tuple[str, int]] = set()
         self._rejected = 0
         self._is_closed = False
@@ -137,7 +140,7 @@ class GrowingTree:
         for token in tokens:
             child = self._children[node].get(token)
             if child is None:
-                if not self.room or len(self._children[node]) >= self._width:
+                if not self.room or len(self._children[node]) >= self._width or node in self._proposals:
                     break
                 if not self._is_legal(node, token):
                     self._rejected += 1
@@ -146,13 +149,44 @@ class GrowingTree:
             node = child
         return node
 
+    def extend_drawn(self, leaf: int, tokens: Sequence[int], proposal: Distribution, source: str) -> None:
+        """Add children of a leaf that were drawn from ``proposal``, in that order and all of them.
+
+        Siblings of other origin would belie the proposal, so that a leaf it has to be; and as long as it has drawn
+        children, nobody gives it others.
+        """
+        assert not self._children[leaf]
+        assert len(tokens) <= min(self.room, self._width)
+        for token in tokens:
+            self._add(leaf, token, source)
+        self._proposals[leaf] = proposal
+
     def draft(self, nodes: Sequence[int] | None = None) -> Draft:
-        """The tree as it is now, or the part of it with these ascending nodes, each with its parent."""
+        """The tree as it is now, or the part of it with these ascending nodes, each with its parent.
+
+        What was drawn stays in any case, with what leads to it: whoever prunes has seen it.
+        """
         tree = DraftTree(tokens=tuple(self._tokens), parents=tuple(self._parents))
-        if nodes is None or len(nodes) == len(tree):
-            return Draft(tree=tree, sources=tuple(self._sources), rejected=self._rejected)
-        sources = tuple(self._sources[node] for node in nodes)
-        return Draft(tree=tree.kept(nodes), sources=sources, rejected=self._rejected)
+        kept: Sequence[int] = range(len(tree)) if nodes is None else self._with_drawn(nodes)
+        numbers = {node: index for index, node in enumerate(kept)}
+        return Draft(
+            tree=tree if len(kept) == len(tree) else tree.kept(kept),
+            sources=tuple(self._sources[node] for node in kept),
+            rejected=self._rejected,
+            proposals={numbers[node]: proposal for node, proposal in self._proposals.items()},
+        )
+
+    def _with_drawn(self, nodes: Sequence[int]) -> Sequence[int]:
+        if not self._proposals:
+            return nodes
+        kept = set(nodes)
+        for node in range(len(self)):
+            if self._parents[node] in self._proposals:
+                step = node
+                while step not in kept:
+                    kept.add(step)
+                    step = self._parents[step]
+        return sorted(kept)
 
     def _is_legal(self, node: int, token: int) -> bool:
         mask = self._masks.get(node)

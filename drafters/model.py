@@ -16,8 +16,8 @@ import torch
 from drafters.companion import Computed, DraftModel, DraftRows, TargetStates
 from drafters.growing import GrowingTree
 from drafters.trees.choosing import DraftVocabulary
-from drafters.trees.growth import Leaf
 from drafters.trees.merging import grow_below
+from drafters.trees.plants import Leaf
 
 NAME = "model"
 

@@ -6,15 +6,30 @@ the engine prunes what the grammar forbids before it computes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from decoding.distribution import Distribution
+from decoding.rejection import Keys
 from decoding.tree import DraftTree
 from grammars.protocol import Matcher
 
 AUTO = None
 """As a context's mix: the server chooses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How a drafter with a model draws its guesses, for a verifier that compares its probabilities with the target's.
+
+    Attributes:
+        temperature: of its softmax; above 0.
+        keys: of the sample's noise from the token after node 0 on.
+    """
+
+    temperature: float
+    keys: Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +46,7 @@ class DraftContext:
         limit: most nodes that the tree may have, node 0 included; at least 1.
         width: most guesses below one node; at least 1.
         mix: names of the drafters that the request asks for, none for plain decoding; None leaves it to the server.
+        drawing: how drafters with a model draw their guesses; None where they are to choose the likeliest.
     """
 
     sequence_id: int
@@ -42,6 +58,7 @@ class DraftContext:
     limit: int
     width: int = 1
     mix: tuple[str, ...] | None = AUTO
+    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +69,21 @@ class Draft:
         tree: node 0 and the guesses below it.
         sources: name of the drafter that guessed each node, "" for node 0; empty where it is not told.
         rejected: guesses that are not in the tree because the grammar forbids them.
+        proposals: by node, the distribution that all its children were drawn from without replacement, in their order;
+            the children of other nodes were chosen, whatever the noise. That a child is in the tree, or is not, may
+            depend on the tokens of lower depths, never on its own.
     """
 
     tree: DraftTree
     sources: tuple[str, ...] = ()
     rejected: int = 0
+    proposals: Mapping[int, Distribution] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.sources and len(self.sources) != len(self.tree):
             raise ValueError("a draft names the source of every node, or of none")
+        if self.proposals:
+            self._check_proposals()
 
     @classmethod
     def nothing(cls, token: int) -> Draft:
@@ -68,14 +91,33 @@ class Draft:
         return cls(tree=DraftTree.chain([token]))
 
     def kept(self, nodes: Sequence[int]) -> Draft:
-        """The part with these ascending nodes, each with its parent; the others count as rejected."""
+        """The part with these ascending nodes, each with its parent; the others count as rejected.
+
+        A node keeps all of its children that were drawn, or none.
+        """
         if len(nodes) == len(self.tree):
             return self
+        tree = self.tree.kept(nodes)
+        parents = set(tree.parents)
         return Draft(
-            tree=self.tree.kept(nodes),
+            tree=tree,
             sources=tuple(self.sources[node] for node in nodes) if self.sources else (),
             rejected=self.rejected + len(self.tree) - len(nodes),
+            proposals={
+                index: self.proposals[node]
+                for index, node in enumerate(nodes)
+                if node in self.proposals and index in parents
+            },
         )
+
+    def _check_proposals(self) -> None:
+        children = self.tree.children()
+        for node, proposal in self.proposals.items():
+            if not 0 <= node < len(self.tree):
+                raise ValueError(f"a draft has a proposal at node {node}, which is not in its tree")
+            tokens = [self.tree.tokens[child] for child in children[node]]
+            if len(set(tokens)) < len(tokens) or not all(proposal.of_token(token) > 0 for token in tokens):
+                raise ValueError(f"the children of node {node} cannot have been drawn from its proposal")
 
 
 class Drafter(Protocol):

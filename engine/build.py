@@ -41,6 +41,7 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler, SchedulerLimits
 from engine.stats import Totals
 from engine.threads import ComputeThreads
+from engine.verifiers import make_verifier
 from grammars.vocabulary import Vocabulary, load_vocabulary
 
 DRAFT_ROWS = 32
@@ -153,7 +154,9 @@ def assemble(
         max_batch_tokens=batch_tokens(config, model.device),
         eos_token_ids=eos_token_ids,
         offer=offer,
+        verifier=config.verifier,
     )
+    verifier = make_verifier(config.verifier, LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids))
     totals = Totals()
     limits = SchedulerLimits(
         max_batch_tokens=card.max_batch_tokens,
@@ -174,8 +177,10 @@ def assemble(
         config=config,
         runner=runner,
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
-        pipeline=LogitsPipeline(num_tokens or model.vocab_size, eos_token_ids),
-        drafter=GuardedDrafter(drafter, num_tokens or model.vocab_size, chooser),
+        verifier=verifier,
+        drafter=GuardedDrafter(
+            drafter, num_tokens or model.vocab_size, chooser, draws=verifier.wants_drawn_guesses
+        ),
         companions=followers,
         totals=totals,
     )

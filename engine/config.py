@@ -15,6 +15,7 @@ from drafters.speculation import MAX_DRAFT_TOKENS, Offer, read_drafters
 LoadFormat = Literal["auto", "dummy"]
 Implementation = Literal["auto", "native", "transformers"]
 DType = Literal["auto", "float64", "float32", "bfloat16", "float16"]
+VerifierName = Literal["walk", "rejection"]
 
 MIN_CONTEXT_LENGTH = 3
 """A beginning-of-sequence token, one token of prompt and one of output."""
@@ -57,6 +58,9 @@ class EngineConfig:
         max_draft_tokens: most guesses per sequence and step that a request may ask for.
         reproducible_drafts: fix the drafters and the number of guesses of requests that leave the choice to the server,
             instead of choosing what pays by measured times, so that batches have the same shapes in every run.
+        verifier: "walk" commits the same text whatever was guessed; "rejection" lets drafters with a model draw their
+            guesses, of which it accepts more at a temperature near 1: texts of the same distribution, but for a seed
+            not the same ones.
     """
 
     model: str | None = None
@@ -86,6 +90,7 @@ class EngineConfig:
     tree_width: int = 2
     max_draft_tokens: int = 64
     reproducible_drafts: bool = False
+    verifier: VerifierName = "walk"
 
     def __post_init__(self) -> None:
         if self.context_length is not None and self.context_length < MIN_CONTEXT_LENGTH:
@@ -133,6 +138,7 @@ class ModelCard:
         max_batch_tokens: token budget of one step.
         eos_token_ids: ids that end a text.
         offer: drafters that requests may name, and bounds of their trees.
+        verifier: what decides about guesses.
     """
 
     name: str
@@ -146,3 +152,4 @@ class ModelCard:
     max_batch_tokens: int
     eos_token_ids: tuple[int, ...]
     offer: Offer
+    verifier: VerifierName = "walk"

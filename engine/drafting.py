@@ -1,7 +1,8 @@
 """From a drafter's guesses to trees that are safe to compute.
 
 Invariant: whatever a drafter returns or raises, each tree that leaves here starts at the last known token, respects its
-node limit and the vocabulary, and holds only tokens that the grammar allows.
+node limit and the vocabulary, and holds only tokens that the grammar allows; but a guess that was drawn stays, without
+what hangs below it, since verification that drops it because of its value would be biased.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence as Seq
 from decoding.errors import EspalierError
 from decoding.tree import DraftTree
 from drafters.choosing import ChoiceState, Chooser
-from drafters.protocol import Draft, DraftContext, Drafter
+from drafters.protocol import Draft, DraftContext, Drafter, Drawing
 from engine.plan import Work
 from grammars.tree_walk import legal_nodes
 
@@ -23,18 +24,23 @@ log = logging.getLogger(__name__)
 class GuardedDrafter:
     """A drafter whose failures cost guesses and nothing else."""
 
-    def __init__(self, drafter: Drafter, vocab_size: int, chooser: Chooser) -> None:
-        """A guard of ``drafter``, and of the chooser that it may be made of.
+    def __init__(self, drafter: Drafter, vocab_size: int, chooser: Chooser, *, draws: bool = False) -> None:
+        """A guard of a drafter, and of the chooser that it may be made of.
 
-        ``vocab_size``: the tokenizer's true size; ids past it are padding, which nobody may guess.
+        Args:
+            drafter: whose guesses are checked.
+            vocab_size: the tokenizer's true size; ids past it are padding, which nobody may guess.
+            chooser: told when steps begin and end.
+            draws: drafters with a model are to draw their guesses where the target draws.
         """
         self._drafter = drafter
         self._vocab_size = vocab_size
         self._chooser = chooser
+        self._draws = draws
 
     def propose(self, works: Seq[Work]) -> list[Draft | None]:
         """One draft per work that reaches the end of its known tokens, None for the others."""
-        contexts = [_context(work) for work in works if work.reaches_end]
+        contexts = [self._context(work) for work in works if work.reaches_end]
         self._chooser.begin(sum(work.chunk for work in works) - len(contexts))
         guesses = iter(self._guesses(contexts))
         return [self._checked(next(guesses), work) if work.reaches_end else None for work in works]
@@ -82,21 +88,23 @@ class GuardedDrafter:
         if work.sequence.matcher is None:
             return draft
         try:
-            return draft.kept(legal_nodes(work.sequence.matcher, tree))
+            return draft.kept(legal_nodes(work.sequence.matcher, tree, drawn=draft.proposals))
         except EspalierError:
             return Draft.nothing(last)  # the matcher's error is sticky and ends the sequence when its rows are made
 
-
-def _context(work: Work) -> DraftContext:
-    sequence = work.sequence
-    return DraftContext(
-        sequence_id=sequence.id,
-        tenant=sequence.request.tenant,
-        tokens=sequence.tokens,
-        num_prompt=sequence.num_prompt,
-        matcher=sequence.matcher,
-        blocks=sequence.blocks,
-        limit=work.draft_nodes,
-        width=sequence.drafting.width,
-        mix=sequence.drafting.mix,
-    )
+    def _context(self, work: Work) -> DraftContext:
+        sequence = work.sequence
+        temperature = sequence.request.params.temperature
+        drawing = Drawing(temperature=temperature, keys=sequence.keys()) if self._draws and temperature else None
+        return DraftContext(
+            sequence_id=sequence.id,
+            tenant=sequence.request.tenant,
+            tokens=sequence.tokens,
+            num_prompt=sequence.num_prompt,
+            matcher=sequence.matcher,
+            blocks=sequence.blocks,
+            limit=work.draft_nodes,
+            width=sequence.drafting.width,
+            mix=sequence.drafting.mix,
+            drawing=drawing,
+        )

@@ -1,6 +1,6 @@
 """The engine: requests in, steps, tokens out.
 
-A step reads: plan → draft → pack → forward → masks → draw → walk → commit. Invariant: `step` is the only place where
+A step reads: plan → draft → pack → forward → masks → verdicts → commit. Invariant: `step` is the only place where
 sequences, matchers and KV move, and between two calls every block is accounted for.
 """
 
@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 import numpy as np
-import torch
 
 from decoding.errors import CapacityError, InvalidRequestError
 from decoding.finish import FinishReason
-from decoding.pipeline import LogitsPipeline
-from decoding.rows import Draw
 from engine.commit import Committed, commit, finish
 from engine.companions import Companions, Followed
 from engine.config import EngineConfig, ModelCard
@@ -29,7 +26,8 @@ from engine.runner import ModelRunner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.stats import EngineStats, StepClock, Totals
-from engine.verification import Verdict, Verification, verdict, verifications
+from engine.verification import Verdict, Verification, verifications
+from engine.verifiers import Verifier
 from grammars.protocol import Matcher
 
 
@@ -43,7 +41,7 @@ class Engine:
         config: EngineConfig,
         runner: ModelRunner,
         scheduler: Scheduler,
-        pipeline: LogitsPipeline,
+        verifier: Verifier,
         drafter: GuardedDrafter,
         companions: Companions,
         totals: Totals,
@@ -52,7 +50,7 @@ class Engine:
         self._config = config
         self._runner = runner
         self._scheduler = scheduler
-        self._pipeline = pipeline
+        self._verifier = verifier
         self._drafter = drafter
         self._companions = companions
         self._totals = totals
@@ -105,7 +103,7 @@ class Engine:
         with timed("mask"):
             pending = verifications(plan.works, drafts)
         with timed("sample"):
-            verdicts = self._draw(pending, logits_RV)
+            verdicts = self._verifier.verdicts(pending, logits_RV)
         with timed("commit"):
             followed = Followed(plan.works, batch.starts)
             self._advance_chunks(plan.works, clock.seconds)
@@ -176,18 +174,6 @@ class Engine:
             )
             for index in range(request.n)
         ]
-
-    def _draw(self, pending: Seq[Verification], logits_RV: torch.Tensor) -> list[Verdict | None]:
-        """The verdict on every verification; None where its matcher failed."""
-        rows = [row for item in pending for row in item.rows()]
-        if rows != list(range(len(logits_RV))):
-            logits_RV = logits_RV[torch.tensor(rows, dtype=torch.int64, device=logits_RV.device)]
-        draws = iter(self._pipeline.draw(logits_RV, [context for item in pending for context in item.contexts]))
-        return [self._verdict(item, list(itertools.islice(draws, len(item.contexts)))) for item in pending]
-
-    @staticmethod
-    def _verdict(item: Verification, draws: list[Draw]) -> Verdict | None:
-        return verdict(item, draws) if item.error is None else None
 
     @staticmethod
     def _advance_chunks(works: Seq[Work], seconds: Mapping[str, float]) -> None:

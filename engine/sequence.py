@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from decoding.rejection import Keys
 from decoding.rows import RowContext
 from decoding.stops import StopChecker
 from drafters.speculation import DraftSettings
@@ -94,6 +95,10 @@ class Sequence:
             prompt=self.request.prompt,
             output=[*self.output, *drafted] if drafted else self.output,
         )
+
+    def keys(self) -> Keys:
+        """Of the noise that guesses below `tokens` are drawn and verified with."""
+        return Keys(seed=self.request.params.seed, sample_index=self.sample_index, position=len(self.tokens))
 
     def may_draw(self) -> bool:
         """Whether its constraint, if it has one, is there; takes it where it has arrived."""

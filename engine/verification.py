@@ -1,4 +1,4 @@
-"""The rows that one step draws from, and the tokens that the draws commit.
+"""The rows that one step draws from, and what a verdict on them is.
 
 Every sequence that reaches the end of its known tokens is verified: one row per node of its draft tree. Samples that
 follow another one's prompt draw their first token from that prompt's row, each with its own sample index. Invariant:
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decoding.errors import EspalierError
 from decoding.rows import Draw, RowContext
 from decoding.tree import DraftTree
-from decoding.verify import Walk, walk
+from decoding.verify import Walk
 from drafters.protocol import Draft
 from engine.plan import Work
 from engine.sequence import Sequence
@@ -75,13 +75,6 @@ def verifications(works: Seq[Work], drafts: Seq[Draft | None]) -> list[Verificat
         leader.followers = []
         row += len(draft.tree)
     return result
-
-
-def verdict(verification: Verification, draws: Seq[Draw]) -> Verdict:
-    """Walk the tree along the tokens drawn at its nodes."""
-    tokens = [NO_TOKEN if draw.token is None else draw.token for draw in draws]
-    path = walk(verification.draft.tree, tokens)
-    return Verdict(walk=path, draws=tuple(draws[node] for node in path.nodes))
 
 
 def _verification(sequence: Sequence, draft: Draft, row: int, leader: Sequence | None = None) -> Verification:

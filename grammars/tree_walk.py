@@ -5,15 +5,18 @@ Invariant: the matcher is left in the state in which it was found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from decoding.masks import MaskRow
 from decoding.tree import DraftTree
 from grammars.protocol import Matcher
 
 
-def legal_nodes(matcher: Matcher, tree: DraftTree) -> list[int]:
-    """The nodes, ascending, that the grammar allows; what hangs below a forbidden one is not among them."""
+def legal_nodes(matcher: Matcher, tree: DraftTree, *, drawn: Collection[int] = ()) -> list[int]:
+    """The nodes, ascending, that the grammar allows; what hangs below a forbidden one is not among them.
+
+    The children of nodes in ``drawn`` are, even where they are forbidden themselves, unless the text ends before them.
+    """
     children = tree.children()
     kept = [0]
 
@@ -22,7 +25,7 @@ def legal_nodes(matcher: Matcher, tree: DraftTree) -> list[int]:
             return []
         row = matcher.mask()
         legal = [child for child in children[node] if tree.tokens[child] in row]
-        kept.extend(legal)
+        kept.extend(children[node] if node in drawn else legal)
         return legal
 
     _walk(matcher, tree, visit)
@@ -30,14 +33,18 @@ def legal_nodes(matcher: Matcher, tree: DraftTree) -> list[int]:
 
 
 def masks(matcher: Matcher, tree: DraftTree) -> list[MaskRow | None]:
-    """Legal next tokens at every node of a legal tree; None at a node that ends the text, where nothing is drawn."""
+    """Legal next tokens at every node; None where nothing is drawn.
+
+    That is at a node that ends the text, at a forbidden one, and below either.
+    """
     children = tree.children()
     rows: list[MaskRow | None] = [None] * len(tree)
 
-    def visit(node: int) -> tuple[int, ...]:
-        if not matcher.is_finished:
-            rows[node] = matcher.mask()
-        return children[node]
+    def visit(node: int) -> list[int]:
+        if matcher.is_finished:
+            return []
+        row = rows[node] = matcher.mask()
+        return [child for child in children[node] if tree.tokens[child] in row]
 
     _walk(matcher, tree, visit)
     return rows

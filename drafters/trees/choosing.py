@@ -1,4 +1,4 @@
-"""The most likely legal tokens of rows of draft logits.
+"""The most likely legal tokens of rows of draft logits, and the distributions that guesses are drawn from.
 
 Invariant: probabilities are renormalised over the legal tokens of the draft vocabulary, so that children of a node
 compare with those of others whatever the grammar leaves; an illegal token is never returned.
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from decoding.distribution import Distribution
 from decoding.masks import MaskRow, unpack
 
 
@@ -49,10 +50,7 @@ class DraftVocabulary:
         A row has fewer where fewer are legal, and none where no legal token is in the draft vocabulary or its logits
         are not finite.
         """
-        wide_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
-        if self._is_padded or any(mask is not None for mask in masks):
-            legal_RV = torch.from_numpy(np.stack([self._legal(mask) for mask in masks]))
-            wide_RV = wide_RV.masked_fill(~legal_RV.to(wide_RV.device), -torch.inf)
+        wide_RV = self._masked(logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32)), masks)
         best = torch.topk(wide_RV, min(max(widths), wide_RV.shape[1]), dim=-1)
         logprobs_RK = best.values - torch.logsumexp(wide_RV, dim=-1, keepdim=True)
         # Token ids are exact in float64, and one copy waits for the device once.
@@ -66,6 +64,35 @@ class DraftVocabulary:
             ]
             for row, width in enumerate(widths)
         ]
+
+    def distributions(
+        self, logits_RV: torch.Tensor, masks: Sequence[MaskRow | None], temperatures: Sequence[float]
+    ) -> list[Distribution | None]:
+        """For each row the softmax of its legal logits at its temperature, above 0; one transfer from the device.
+
+        None where no legal token is in the draft vocabulary or the logits are not finite.
+        """
+        rows_RV = self._masked(logits_RV.double(), masks).cpu().numpy()
+        return [self._distribution(*row) for row in zip(rows_RV, temperatures, strict=True)]
+
+    def _distribution(self, logits_V: npt.NDArray[np.float64], temperature: float) -> Distribution | None:
+        largest = logits_V.max()
+        if not np.isfinite(largest):
+            return None
+        with np.errstate(over="ignore"):  # what overflows becomes -inf: its probability is 0
+            weights_V = np.exp((logits_V - largest) / temperature)
+        ids_C = np.flatnonzero(weights_V)
+        tokens_C, weights_C = self._in_target(ids_C), weights_V[ids_C]
+        if self._target_ids is not None:
+            ascending = np.argsort(tokens_C)
+            tokens_C, weights_C = tokens_C[ascending], weights_C[ascending]
+        return Distribution.of(tokens_C, weights_C)
+
+    def _masked(self, logits_RV: torch.Tensor, masks: Sequence[MaskRow | None]) -> torch.Tensor:
+        if not self._is_padded and all(mask is None for mask in masks):
+            return logits_RV
+        legal_RV = torch.from_numpy(np.stack([self._legal(mask) for mask in masks]))
+        return logits_RV.masked_fill(~legal_RV.to(logits_RV.device), -torch.inf)
 
     def _legal(self, mask: MaskRow | None) -> npt.NDArray[np.bool_]:
         if mask is None:

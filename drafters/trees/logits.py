@@ -15,7 +15,7 @@ from drafters.heads.attention import HeadCache, Pass
 from drafters.heads.base import GuessedPairs, RecurrentHead
 from drafters.heads.medusa import MedusaHeads
 from drafters.trees.choosing import DraftVocabulary
-from drafters.trees.growth import Leaf
+from drafters.trees.plants import Leaf
 
 
 class RecurrentLogits:

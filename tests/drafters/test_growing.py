@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoding.distribution import Distribution
+from decoding.tree import DraftTree
 from drafters.growing import GrowingTree
-from drafters.protocol import DraftContext
+from drafters.protocol import Draft, DraftContext
 
 RUNS = st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(0, 12), min_size=1, max_size=5)), max_size=12)
 
@@ -107,3 +111,26 @@ def test_the_tail_crosses_from_the_path_into_the_text():
     node = tree.extend(0, [8, 9], "x")
     assert [tree.tail(node, count) for count in (1, 2, 3, 9)] == [[9], [8, 9], [7, 8, 9], [5, 6, 7, 8, 9]]
     assert tree.tail(0, 2) == [6, 7]
+
+
+def test_drawn_children_stay_alone_and_go_with_their_parent():
+    tree = make(limit=9, width=2)
+    chosen = tree.extend(0, [1], "x")
+    proposal = Distribution.of(np.array([3, 4, 8]), np.array([0.5, 0.3, 0.2]))
+    tree.extend_drawn(chosen, [8, 3], proposal, "drawing")
+    assert tree.extend(chosen, [4], "x") == chosen, "a sibling that was not drawn belies the proposal"
+    below = tree.extend(chosen, [3, 5], "x")
+    draft = tree.draft()
+    assert draft.tree.tokens == (7, 1, 8, 3, 5)
+    assert draft.proposals == {chosen: proposal}
+    assert draft.kept([0, 1, 2, 3]).proposals == {1: proposal}
+    assert draft.kept([0, 1]).proposals == {}
+    assert draft.sources[below] == "x"
+
+
+@pytest.mark.parametrize(("tokens", "node"), [((3, 5), 0), ((3, 3), 0), ((3, 4), 3)])
+def test_a_draft_cannot_claim_what_was_not_drawn(tokens, node):
+    proposal = Distribution.of(np.array([3, 4]), np.array([0.5, 0.5]))
+    tree = DraftTree(tokens=(7, *tokens), parents=(-1, 0, 0))
+    with pytest.raises(ValueError, match=r"drawn from its proposal|not in its tree"):
+        Draft(tree=tree, proposals={node: proposal})

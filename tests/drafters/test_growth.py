@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,16 +15,19 @@ from hypothesis import strategies as st
 
 from decoding.errors import GrammarStateError
 from decoding.masks import MaskRow
+from decoding.rejection import Keys
 from decoding.tree import DraftTree
 from drafters.checkpoints.load import load_head
 from drafters.heads.attention import Pass
 from drafters.heads.base import CommittedPairs
 from drafters.heads.cache import ContiguousCache
 from drafters.heads.medusa import MedusaHeads
+from drafters.protocol import Drawing
 from drafters.trees.choosing import DraftVocabulary
 from drafters.trees.frame import ANYTHING, NOTHING, Following, MatcherFrame, Place
-from drafters.trees.growth import Stem, TreeLimits, grow
+from drafters.trees.growth import grow
 from drafters.trees.logits import MedusaLogits, RecurrentLogits
+from drafters.trees.plants import Stem, TreeLimits
 from grammars.json_schema.compile import JsonOptions, compile_json_schema
 from grammars.matching.trie import TokenTrie
 from grammars.tree_walk import legal_nodes
@@ -117,6 +122,10 @@ def path_of(tree: DraftTree, node: int) -> tuple[int, ...]:
     return tuple(tree.tokens[step] for step in tree.path(node)[1:])
 
 
+def trees_of(*arguments) -> list[DraftTree]:
+    return [draft.tree for draft in grow(*arguments)]
+
+
 LIMITS = st.builds(TreeLimits, nodes=st.integers(1, 14), depth=st.integers(0, 5), width=st.integers(1, 4))
 
 
@@ -144,7 +153,7 @@ def test_trees_equal_those_of_the_twin_that_prunes_nothing(seeds, limits, stems)
     limits, stems = limits[: len(seeds)], stems[: len(seeds)]
     # Without ties: which of two equals is expanded decides what hangs below.
     scripted, frame = Scripted(seeds, DraftVocabulary(V, None), ties=False), ScriptedFrame(seeds)
-    trees = grow(scripted, stems, limits, frame)
+    trees = trees_of(scripted, stems, limits, frame)
     assert frame.calls <= 6 + max(limit.depth for limit in limits)  # one per level, for all sequences
     for seed, (tree, limit, stem) in enumerate(zip(trees, limits, stems, strict=True)):
         size = len(stem.tree)
@@ -167,7 +176,9 @@ def test_alone_equals_batched(seeds, limit, stem):
 def test_a_tree_of_one_node_computes_nothing():
     scripted, frame = Scripted([1], DraftVocabulary(V, None)), ScriptedFrame([1])
     for nodes, depth, width in ((1, 3, 3), (5, 0, 3), (5, 3, 0)):
-        assert len(grow(scripted, [Stem.bare(4)], [TreeLimits(nodes=nodes, depth=depth, width=width)], frame)[0]) == 1
+        assert (
+            len(grow(scripted, [Stem.bare(4)], [TreeLimits(nodes=nodes, depth=depth, width=width)], frame)[0].tree) == 1
+        )
     assert scripted.rows == frame.calls == 0
 
 
@@ -175,6 +186,56 @@ def test_what_cannot_be_kept_is_not_expanded():
     scripted = Scripted([3], DraftVocabulary(V, None))
     grow(scripted, [Stem.bare(4)], [TreeLimits(nodes=2, depth=5, width=4)], ScriptedFrame([3]))
     assert scripted.rows <= 1 * 5
+
+
+@given(
+    seeds=st.lists(st.integers(0, 10_000), min_size=1, max_size=3),
+    limit=LIMITS,
+    stem=st.one_of(st.just(Stem.bare(5)), STEMS),
+    temperature=st.sampled_from([0.3, 1.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_drawn_children_are_those_that_the_masked_distribution_draws(seeds, limit, stem, temperature):
+    """All of them, in their order, beside trees of the likeliest guesses in the same batch."""
+    scripted, frame = Scripted(seeds, DraftVocabulary(V, None)), ScriptedFrame(seeds)
+    keys = Keys(seed=3, sample_index=1, position=40)
+    drawn = replace(stem, drawing=Drawing(temperature=temperature, keys=keys))
+    stems = [drawn, *[stem] * (len(seeds) - 1)]
+    drafts = grow(scripted, stems, [limit] * len(seeds), frame, stream=b"x")
+    draft, size = drafts[0], len(stem.tree)
+    assert len(draft.tree) <= max(limit.nodes, size)
+    children, depths = draft.tree.children(), draft.tree.depths()
+    grown = set()
+    for node, proposal in draft.proposals.items():
+        path = path_of(draft.tree, node)
+        mask = frame.one(Place(seed=0, path=path)).mask
+        logits = scripted.logits(0, path).numpy() / temperature
+        legal = [token for token in range(V) if mask is None or token in mask]
+        weights = np.exp(logits[legal])
+        assert proposal.ids_C.tolist() == legal
+        np.testing.assert_allclose(proposal.probs_C, weights / weights.sum())
+        tokens = [draft.tree.tokens[child] for child in children[node]]
+        assert tuple(tokens) == proposal.draw(keys.at(depths[node], b"x"), len(tokens))
+        assert 1 <= len(tokens) <= limit.width
+        grown.update(children[node])
+    assert grown == set(range(size, len(draft.tree)))
+    alone = [grow(Scripted([seed], DraftVocabulary(V, None)), [one], [limit], ScriptedFrame([seed]), stream=b"x")[0]
+             for seed, one in zip(seeds, stems, strict=True)]  # fmt: skip
+    assert [other.tree for other in drafts] == [other.tree for other in alone]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "width", "sizes"),
+    [(9, 2, (2, 3, 1, 1, 1)), (4, 2, (1, 1, 1)), (41, 3, (3, 9, 9, 9, 9)), (6, 1, (1,) * 5)],
+)
+def test_a_drawn_tree_is_wide_above_and_deep_whatever_is_drawn(nodes, width, sizes):
+    for seed in range(5):
+        drawing = Drawing(temperature=1.0, keys=Keys(seed=seed, sample_index=0, position=1))
+        limits = TreeLimits(nodes=nodes, depth=5, width=width)
+        scripted = Scripted([seed], DraftVocabulary(V, None))
+        (tree,) = trees_of(scripted, [Stem.bare(5, drawing)], [limits], MatcherFrame([None], ()))
+        assert tuple(Counter(tree.depths())[depth] for depth in range(1, len(sizes) + 1)) == sizes
+        assert scripted.rows <= width * 4
 
 
 @pytest.fixture(scope="module")
@@ -223,11 +284,11 @@ def test_heads_grow_nothing_that_the_grammar_rejects(kind, files, target, text_o
         with torch.inference_mode():
             hidden = torch.stack([text.final[-2] for text in texts])
             guesser = MedusaLogits(heads, DraftVocabulary(target.vocab_size, None), hidden)
-            trees = grow(guesser, stems, limits, frame)
+            trees = trees_of(guesser, stems, limits, frame)
     else:
         head = load_head(files(kind).write(tmp_path), target)
         guesser, _ = committed(head, target, texts)
-        trees = grow(guesser, stems, limits, frame)
+        trees = trees_of(guesser, stems, limits, frame)
     grown = 0
     for matcher, tree in zip(matchers, trees, strict=True):
         before = matcher.fork()
@@ -273,7 +334,7 @@ def test_grown_trees_follow_the_logits_of_the_twin(kind, files, target, plain, t
     guesser, cache = committed(head, target, texts)
     ids = list(range(target.vocab_size)) if head.target_ids is None else head.target_ids.tolist()
     limits = [TreeLimits(nodes=9, depth=3, width=width)] * 2
-    trees = grow(guesser, [Stem.bare(text.tokens[-1]) for text in texts], limits, PlainFrame())
+    trees = trees_of(guesser, [Stem.bare(text.tokens[-1]) for text in texts], limits, PlainFrame())
     for index, (text, tree) in enumerate(zip(texts, trees, strict=True)):
         assert len(tree) == 9
         for path in (path_of(tree, node) for node in range(1, len(tree))):
@@ -324,7 +385,7 @@ def test_a_matcher_out_of_bounds_ends_its_own_tree_only():
 
     seeds = [1, 2]
     frame = MatcherFrame([Exhausted(), None], ())
-    trees = grow(
+    trees = trees_of(
         Scripted(seeds, DraftVocabulary(V, None)),
         [Stem.bare(0)] * 2,
         [TreeLimits(nodes=5, depth=3, width=2)] * 2,

@@ -24,8 +24,9 @@ from drafters.heads.target import FeatureSpec, TargetModel
 from drafters.heads.unrolled import UnrolledAttention
 from drafters.trees.choosing import DraftVocabulary
 from drafters.trees.frame import MatcherFrame
-from drafters.trees.growth import Stem, TreeLimits, grow
+from drafters.trees.growth import grow
 from drafters.trees.logits import MedusaLogits, RecurrentLogits
+from drafters.trees.plants import Stem, TreeLimits
 
 WIDTH, VOCAB, DRAFTED = 32, 24, 20
 SENTENCES = ((3, 4, 5, 6, 7, 8, 9), (10, 4, 11, 6, 12, 13, 14), (15, 16, 17, 18, 19, 5))
@@ -160,7 +161,7 @@ def draft(head, repetitive: Repetitive, cache, tokens: list[int], known: int, hi
             head, cache, vocabulary, sequence_ids=[0], states_SE=states, positions=[len(tokens) - 1]
         )
     limits = TreeLimits(nodes=UNROLLED + 1, depth=UNROLLED, width=1)
-    return grow(guesser, [Stem.bare(tokens[-1])], [limits], MatcherFrame([None], ()))[0]
+    return grow(guesser, [Stem.bare(tokens[-1])], [limits], MatcherFrame([None], ()))[0].tree
 
 
 @torch.inference_mode()

@@ -46,3 +46,20 @@ def test_the_legal_part_and_its_masks_equal_fresh_matchers_along_every_path(toy,
             assert row is None
         else:
             assert [token for token in range(toy.VOCAB) if token in row] == sorted(state.legal())
+
+
+@given(seed=st.integers(0, 10_000), size=st.integers(1, 25))
+@settings(max_examples=60, deadline=None)
+def test_drawn_children_stay_where_they_are_forbidden_without_what_hangs_below(toy, seed, size):
+    matcher = toy.Grammar(max_tokens=4).matcher()
+    tree = random_tree(toy, seed, size)
+    drawn = {node for node in range(size) if node % 2 == 0}
+    legal, kept = set(legal_nodes(matcher, tree)), legal_nodes(matcher, tree, drawn=drawn)
+    assert legal <= set(kept)
+    ended = {node for node in legal if node and tree.tokens[node] == toy.EOS}
+    for node in range(1, size):
+        parent = tree.parents[node]
+        if node not in legal:
+            assert (node in kept) == (parent in legal - ended and parent in drawn)
+    rows = masks(matcher, tree.kept(kept))
+    assert [rows[index] is None for index in range(len(kept))] == [node not in legal or node in ended for node in kept]
