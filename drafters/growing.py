@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from decoding.masks import MaskRow
 from decoding.distribution import Distribution
+from decoding.masks import MaskRow
 from decoding.tree import DraftTree
 from drafters.protocol import Draft, DraftContext
 from grammars.protocol import Matcher

@@ -1,7 +1,7 @@
 """What the engine asks of a drafter.
 
 Invariant: a drafter is a source of guesses. A wrong, illegal or malformed guess costs time and changes nothing else;
-the engine prunes what the grammar forbids before it computes.
+the engine prunes what the grammar forbids before it computes. What a drafter says about how it drew is believed.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MAX_DRAFT_TOKENS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """What a request wants. It changes how fast the text comes, never which text.
+    """What a request wants. It changes how fast the text comes, not which text, or not its distribution (`rejection`).
 
     Attributes:
         drafter: "auto", "none", or names of loaded drafters with "+" between them; in any case.

@@ -178,9 +178,7 @@ def assemble(
         runner=runner,
         scheduler=Scheduler(BlockPool(blocks), limits, totals),
         verifier=verifier,
-        drafter=GuardedDrafter(
-            drafter, num_tokens or model.vocab_size, chooser, draws=verifier.wants_drawn_guesses
-        ),
+        drafter=GuardedDrafter(drafter, num_tokens or model.vocab_size, chooser, draws=verifier.wants_drawn_guesses),
         companions=followers,
         totals=totals,
     )

@@ -67,6 +67,7 @@ def _describe(model: ServingModel) -> pb.Model:
         drafters=card.offer.loaded,
         draft_tokens=card.offer.draft_tokens,
         tree_width=card.offer.tree_width,
+        verifier=card.verifier,
     )
 
 

@@ -41,7 +41,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One served model; `parameters` counts its weights, `drafters` are those that a request may name, and
-    `draft_tokens` and `tree_width` are what one gets that does not say.
+    `draft_tokens` and `tree_width` are what one gets that does not say. `verifier` is "walk" or "rejection".
     """
 
     name: str
@@ -57,3 +57,4 @@ class Model:
     drafters: tuple[str, ...]
     draft_tokens: int
     tree_width: int
+    verifier: str

@@ -289,7 +289,9 @@ Global___SamplingOptions: _TypeAlias = SamplingOptions  # noqa: Y015
 
 @_typing.final
 class SpeculationOptions(_message.Message):
-    """Guessing several tokens ahead, for the model to check in one pass. It changes how fast a text comes, never which text."""
+    """Guessing several tokens ahead, for the model to check in one pass. It changes how fast a text comes, never which text;
+    but where Model.verifier is "rejection", a text that is sampled can be another one of the same distribution.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16service/v1/model.proto\x12\x0b\x65spalier.v1\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.espalier.v1.Model\"\x9d\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\x04\x12\r\n\x05\x64type\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x12\n\nvocab_size\x18\x06 \x01(\r\x12\x15\n\reos_token_ids\x18\x07 \x03(\r\x12\x19\n\x11has_chat_template\x18\x08 \x01(\x08\x12#\n\x06limits\x18\t \x01(\x0b\x32\x13.espalier.v1.Limits\x12\x16\n\x0eserver_version\x18\n \x01(\t\x12\x10\n\x08\x64rafters\x18\x0b \x03(\t\x12\x14\n\x0c\x64raft_tokens\x18\x0c \x01(\r\x12\x12\n\ntree_width\x18\r \x01(\r\"\xc5\x05\n\x06Limits\x12\x16\n\x0e\x63ontext_length\x18\x01 \x01(\r\x12\x13\n\x0bmax_samples\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_items\x18\x03 \x01(\r\x12\x1c\n\x14max_waiting_requests\x18\x04 \x01(\r\x12\x1a\n\x12max_waiting_tokens\x18\x05 \x01(\r\x12\x18\n\x10max_stop_strings\x18\x06 \x01(\r\x12\x1d\n\x15max_stop_string_bytes\x18\x07 \x01(\r\x12\x14\n\x0cmax_logprobs\x18\x08 \x01(\r\x12\x1c\n\x14max_constraint_bytes\x18\t \x01(\r\x12\x13\n\x0bmax_choices\x18\n \x01(\r\x12\x19\n\x11max_message_bytes\x18\x0b \x01(\r\x12\x19\n\x11\x63ompile_timeout_s\x18\x0c \x01(\x01\x12\x1c\n\x14\x63ompile_memory_bytes\x18\r \x01(\x04\x12\x17\n\x0fkv_cache_tokens\x18\x0e \x01(\x04\x12\x16\n\x0emax_text_bytes\x18\x0f \x01(\r\x12\x19\n\x11max_chat_messages\x18\x10 \x01(\r\x12\x18\n\x10max_tenant_bytes\x18\x11 \x01(\r\x12\x16\n\x0emax_logit_bias\x18\x12 \x01(\r\x12\x15\n\rmax_bad_words\x18\x13 \x01(\r\x12\x1b\n\x13max_concurrent_rpcs\x18\x14 \x01(\r\x12\x19\n\x11max_pattern_bytes\x18\x15 \x01(\r\x12\x18\n\x10max_choice_bytes\x18\x16 \x01(\r\x12\x18\n\x10max_schema_depth\x18\x17 \x01(\r\x12\x18\n\x10max_schema_nodes\x18\x18 \x01(\r\x12\x15\n\rcompile_cpu_s\x18\x19 \x01(\x01\x12\x19\n\x11max_grammar_bytes\x18\x1a \x01(\r\x12\x18\n\x10max_draft_tokens\x18\x1b \x01(\r\"J\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08\"/\n\x10TokenizeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\r\x12\x0e\n\x06tokens\x18\x02 \x03(\x0c\"L\n\x11\x44\x65tokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\r\x12\x1b\n\x13skip_special_tokens\x18\x03 \x01(\x08\"\"\n\x12\x44\x65tokenizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2\xf5\x01\n\x0cModelService\x12M\n\nListModels\x12\x1e.espalier.v1.ListModelsRequest\x1a\x1f.espalier.v1.ListModelsResponse\x12G\n\x08Tokenize\x12\x1c.espalier.v1.TokenizeRequest\x1a\x1d.espalier.v1.TokenizeResponse\x12M\n\nDetokenize\x12\x1e.espalier.v1.DetokenizeRequest\x1a\x1f.espalier.v1.DetokenizeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16service/v1/model.proto\x12\x0b\x65spalier.v1\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.espalier.v1.Model\"\xaf\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0c\x61rchitecture\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\x04\x12\r\n\x05\x64type\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x12\n\nvocab_size\x18\x06 \x01(\r\x12\x15\n\reos_token_ids\x18\x07 \x03(\r\x12\x19\n\x11has_chat_template\x18\x08 \x01(\x08\x12#\n\x06limits\x18\t \x01(\x0b\x32\x13.espalier.v1.Limits\x12\x16\n\x0eserver_version\x18\n \x01(\t\x12\x10\n\x08\x64rafters\x18\x0b \x03(\t\x12\x14\n\x0c\x64raft_tokens\x18\x0c \x01(\r\x12\x12\n\ntree_width\x18\r \x01(\r\x12\x10\n\x08verifier\x18\x0e \x01(\t\"\xc5\x05\n\x06Limits\x12\x16\n\x0e\x63ontext_length\x18\x01 \x01(\r\x12\x13\n\x0bmax_samples\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_items\x18\x03 \x01(\r\x12\x1c\n\x14max_waiting_requests\x18\x04 \x01(\r\x12\x1a\n\x12max_waiting_tokens\x18\x05 \x01(\r\x12\x18\n\x10max_stop_strings\x18\x06 \x01(\r\x12\x1d\n\x15max_stop_string_bytes\x18\x07 \x01(\r\x12\x14\n\x0cmax_logprobs\x18\x08 \x01(\r\x12\x1c\n\x14max_constraint_bytes\x18\t \x01(\r\x12\x13\n\x0bmax_choices\x18\n \x01(\r\x12\x19\n\x11max_message_bytes\x18\x0b \x01(\r\x12\x19\n\x11\x63ompile_timeout_s\x18\x0c \x01(\x01\x12\x1c\n\x14\x63ompile_memory_bytes\x18\r \x01(\x04\x12\x17\n\x0fkv_cache_tokens\x18\x0e \x01(\x04\x12\x16\n\x0emax_text_bytes\x18\x0f \x01(\r\x12\x19\n\x11max_chat_messages\x18\x10 \x01(\r\x12\x18\n\x10max_tenant_bytes\x18\x11 \x01(\r\x12\x16\n\x0emax_logit_bias\x18\x12 \x01(\r\x12\x15\n\rmax_bad_words\x18\x13 \x01(\r\x12\x1b\n\x13max_concurrent_rpcs\x18\x14 \x01(\r\x12\x19\n\x11max_pattern_bytes\x18\x15 \x01(\r\x12\x18\n\x10max_choice_bytes\x18\x16 \x01(\r\x12\x18\n\x10max_schema_depth\x18\x17 \x01(\r\x12\x18\n\x10max_schema_nodes\x18\x18 \x01(\r\x12\x15\n\rcompile_cpu_s\x18\x19 \x01(\x01\x12\x19\n\x11max_grammar_bytes\x18\x1a \x01(\r\x12\x18\n\x10max_draft_tokens\x18\x1b \x01(\r\"J\n\x0fTokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x03 \x01(\x08\"/\n\x10TokenizeResponse\x12\x0b\n\x03ids\x18\x01 \x03(\r\x12\x0e\n\x06tokens\x18\x02 \x03(\x0c\"L\n\x11\x44\x65tokenizeRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\r\x12\x1b\n\x13skip_special_tokens\x18\x03 \x01(\x08\"\"\n\x12\x44\x65tokenizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2\xf5\x01\n\x0cModelService\x12M\n\nListModels\x12\x1e.espalier.v1.ListModelsRequest\x1a\x1f.espalier.v1.ListModelsResponse\x12G\n\x08Tokenize\x12\x1c.espalier.v1.TokenizeRequest\x1a\x1d.espalier.v1.TokenizeResponse\x12M\n\nDetokenize\x12\x1e.espalier.v1.DetokenizeRequest\x1a\x1f.espalier.v1.DetokenizeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,17 +36,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTMODELSRESPONSE']._serialized_start=60
   _globals['_LISTMODELSRESPONSE']._serialized_end=116
   _globals['_MODEL']._serialized_start=119
-  _globals['_MODEL']._serialized_end=404
-  _globals['_LIMITS']._serialized_start=407
-  _globals['_LIMITS']._serialized_end=1116
-  _globals['_TOKENIZEREQUEST']._serialized_start=1118
-  _globals['_TOKENIZEREQUEST']._serialized_end=1192
-  _globals['_TOKENIZERESPONSE']._serialized_start=1194
-  _globals['_TOKENIZERESPONSE']._serialized_end=1241
-  _globals['_DETOKENIZEREQUEST']._serialized_start=1243
-  _globals['_DETOKENIZEREQUEST']._serialized_end=1319
-  _globals['_DETOKENIZERESPONSE']._serialized_start=1321
-  _globals['_DETOKENIZERESPONSE']._serialized_end=1355
-  _globals['_MODELSERVICE']._serialized_start=1358
-  _globals['_MODELSERVICE']._serialized_end=1603
+  _globals['_MODEL']._serialized_end=422
+  _globals['_LIMITS']._serialized_start=425
+  _globals['_LIMITS']._serialized_end=1134
+  _globals['_TOKENIZEREQUEST']._serialized_start=1136
+  _globals['_TOKENIZEREQUEST']._serialized_end=1210
+  _globals['_TOKENIZERESPONSE']._serialized_start=1212
+  _globals['_TOKENIZERESPONSE']._serialized_end=1259
+  _globals['_DETOKENIZEREQUEST']._serialized_start=1261
+  _globals['_DETOKENIZEREQUEST']._serialized_end=1337
+  _globals['_DETOKENIZERESPONSE']._serialized_start=1339
+  _globals['_DETOKENIZERESPONSE']._serialized_end=1373
+  _globals['_MODELSERVICE']._serialized_start=1376
+  _globals['_MODELSERVICE']._serialized_end=1621
 # @@protoc_insertion_point(module_scope)

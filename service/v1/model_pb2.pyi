@@ -78,6 +78,7 @@ class Model(_message.Message):
     DRAFTERS_FIELD_NUMBER: _builtins.int
     DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
     TREE_WIDTH_FIELD_NUMBER: _builtins.int
+    VERIFIER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What requests call it."""
     architecture: _builtins.str
@@ -98,6 +99,8 @@ class Model(_message.Message):
     """Most guesses per sample and step where speculation.max_draft_tokens is unset."""
     tree_width: _builtins.int
     """Most guesses for one position where speculation.tree_width is unset."""
+    verifier: _builtins.str
+    """What decides about guesses: "walk" (texts do not depend on drafters) or "rejection" (their distribution does not)."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ids that end a text."""
@@ -126,10 +129,11 @@ class Model(_message.Message):
         drafters: _abc.Iterable[_builtins.str] | None = ...,
         draft_tokens: _builtins.int = ...,
         tree_width: _builtins.int = ...,
+        verifier: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "device", b"device", "draft_tokens", b"draft_tokens", "drafters", b"drafters", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "limits", b"limits", "name", b"name", "parameters", b"parameters", "server_version", b"server_version", "tree_width", b"tree_width", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "device", b"device", "draft_tokens", b"draft_tokens", "drafters", b"drafters", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "has_chat_template", b"has_chat_template", "limits", b"limits", "name", b"name", "parameters", b"parameters", "server_version", b"server_version", "tree_width", b"tree_width", "verifier", b"verifier", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

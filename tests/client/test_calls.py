@@ -154,7 +154,7 @@ def test_models(server, client):
     limits = {name: index for index, name in enumerate(model_pb2.Limits.DESCRIPTOR.fields_by_name, 1)}
     fields = {"name": "tiny", "architecture": "llama", "parameters": 5, "dtype": "float32", "device": "cpu"}
     fields |= {"vocab_size": 512, "has_chat_template": True, "server_version": "0.1.0"}
-    fields |= {"draft_tokens": 8, "tree_width": 2}
+    fields |= {"draft_tokens": 8, "tree_width": 2, "verifier": "walk"}
     lists = {"eos_token_ids": (0, 2), "drafters": ("forced", "ngram")}
     message = model_pb2.Model(**fields, **lists, limits=model_pb2.Limits(**limits))
     server.play("ListModels", model_pb2.ListModelsResponse(models=[message]))

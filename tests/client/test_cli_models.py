@@ -15,7 +15,7 @@ def served(server):
     limits = {name: number * 1000 for number, name in enumerate(model_pb2.Limits.DESCRIPTOR.fields_by_name, 1)}
     scalars = {"name": "tiny", "architecture": "llama", "parameters": 134_515_008, "dtype": "float32", "device": "cpu"}
     scalars |= {"vocab_size": 49_152, "has_chat_template": True, "server_version": "0.1.0"}
-    scalars |= {"draft_tokens": 8, "tree_width": 2}
+    scalars |= {"draft_tokens": 8, "tree_width": 2, "verifier": "walk"}
     lists = {"eos_token_ids": (0, 2), "drafters": ("forced", "ngram")}
     message = model_pb2.Model(**scalars, **lists, limits=model_pb2.Limits(**limits))
     server.play("ListModels", model_pb2.ListModelsResponse(models=[message]))

@@ -125,6 +125,8 @@ def test_drawn_children_stay_alone_and_go_with_their_parent():
     assert draft.proposals == {chosen: proposal}
     assert draft.kept([0, 1, 2, 3]).proposals == {1: proposal}
     assert draft.kept([0, 1]).proposals == {}
+    pruned = tree.draft([0])
+    assert (pruned.tree.tokens, pruned.proposals) == ((7, 1, 8, 3), {1: proposal})
     assert draft.sources[below] == "x"
 
 

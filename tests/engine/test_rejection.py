@@ -134,7 +134,13 @@ def neural(kind: str) -> NeuralDrafters:
 
 
 def make_engine(kind: str, verifier: str, **config):
-    defaults = {"kv_cache_tokens": 8192, "max_batch_tokens": 4096, "max_running": 512, "verifier": verifier}
+    defaults = {
+        "kv_cache_tokens": 8192,
+        "max_batch_tokens": 4096,
+        "max_running": 512,
+        "reproducible_drafts": True,
+        "verifier": verifier,
+    }
     return assemble(
         EngineConfig(**(defaults | config)),
         TARGET,

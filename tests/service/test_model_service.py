@@ -21,6 +21,7 @@ async def test_the_model_and_every_limit_are_told(server):
     assert list(model.eos_token_ids) == [0, 2]
     assert model.has_chat_template
     assert (list(model.drafters), model.draft_tokens, model.tree_width) == (["forced", "ngram"], 8, 2)
+    assert model.verifier == "walk"
     assert model.server_version == metadata.version("espalier-llm")
     unset = [field.name for field in pb.Limits.DESCRIPTOR.fields if not getattr(model.limits, field.name)]
     assert unset == []
