@@ -48,7 +48,7 @@ class Chooser(Protocol):
         ...
 
     def prune(self, trees: Sequence[GrowingTree], draft_ms: Mapping[str, float]) -> list[Sequence[int]]:
-        """Of each grown tree the nodes to compute, ascending, each with its parent. Guesses that were drawn are in any case.
+        """Of each grown tree the nodes to compute, ascending, each with its parent; those that were drawn stay anyway.
 
         ``draft_ms``: what the drafters that were asked took.
         """
