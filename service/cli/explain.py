@@ -50,7 +50,8 @@ def _run(options: argparse.Namespace, constraint: ConstraintOptions) -> int:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    yield f"normalised    {explanation.normalised}"
+    if explanation.normalised:
+        yield f"normalised    {explanation.normalised}"
     yield f"states        {explanation.states:,}, {explanation.size_bytes:,} bytes"
     if explanation.shortest is not None:
         yield f"shortest      {explanation.shortest}"

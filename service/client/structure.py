@@ -129,13 +129,20 @@ class Reasoning:
     max_tokens: int | None = None
 
 
+def _choice(asked: object, field: str) -> pb.ToolChoice.ValueType:
+    names = [choice.value for choice in ToolChoice]
+    if asked not in names:
+        raise InvalidArgumentError(f"{field}: {asked!r} is no choice; use {', '.join(names)}, or name", field)
+    return pb.ToolChoice.Value(f"TOOL_CHOICE_{str(asked).upper()}")
+
+
 def encode_tool_calls(asked: ToolCalls) -> tuple[pb.ToolCalls, Parser]:
     """The protobuf form, and the parser of its arguments. Raises InvalidArgumentError."""
     field = "constraint.tool_calls"
     with checked(field):
         message = pb.ToolCalls(name=asked.name, max_calls=asked.max_calls, max_text_tokens=asked.max_text_tokens)
         if asked.choice is not None:
-            message.choice = pb.ToolChoice.Value(f"TOOL_CHOICE_{ToolChoice(asked.choice).name}")
+            message.choice = _choice(asked.choice, f"{field}.choice")
         if (form := asked.format) is not None:
             message.format.CopyFrom(
                 pb.ToolCallFormat(begin=form.begin, end=form.end, separator=form.separator, trigger=form.trigger)

@@ -401,7 +401,7 @@ def test_tools_tags_and_reasoning_are_written_down():
     [
         ({"tool_calls": ToolCalls(tools=[Tool(name="f", parameters={"a": {1, 2}})])}, "tool_calls.tools[0].parameters"),
         ({"tool_calls": ToolCalls(tools=[Tool(name=3)])}, "tool_calls.tools[0]"),
-        ({"tool_calls": ToolCalls(tools=[Tool(name="f")], choice="some")}, "tool_calls"),
+        ({"tool_calls": ToolCalls(tools=[Tool(name="f")], choice="some")}, "tool_calls.choice"),
         ({"structural_tags": StructuralTags(tags=[Tag(begin="a")])}, "structural_tags.tags[0]"),
         (
             {"structural_tags": StructuralTags(tags=[Tag(begin="a", regex="b", json_object=True)])},
