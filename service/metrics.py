@@ -62,6 +62,7 @@ class RequestClock:
         self._start = time.perf_counter()
         self._first: dict[int, float] = {}
         self.finished = 0
+        self._is_cut = False
         self.completion_tokens = 0
         self.time_to_first_token: float | None = None
 
@@ -86,8 +87,9 @@ class RequestClock:
 
     def cut(self, num_samples: int, reason: FinishReason) -> None:
         """Of ``num_samples``, those that had not ended never will: their caller left, or the engine died."""
-        for _ in range(num_samples - self.finished):
+        for _ in range(0 if self._is_cut else num_samples - self.finished):
             self._metrics.count_finish(reason)
+        self._is_cut = True
 
     def end(self) -> None:
         """Every sample ended."""

@@ -76,7 +76,8 @@ class Run:
 async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIterator[Run]:
     """Read, submit, compile. Raises InvalidRequestError, ConstraintError, CapacityError, UnavailableError and so on."""
     clock = RequestClock(model.metrics)
-    async with _submitted(message, await read_request(message, model), model) as (submit, compiled, events):
+    asked = await read_request(message, model)
+    async with _counted_if_left(asked, clock), _submitted(message, asked, model) as (submit, compiled, events):
         if compiled is None:
             unenforced: Sequence[UnenforcedKeyword] = ()
             reader = AnswerReader(submit, model.vocabulary.tokens)
@@ -95,6 +96,16 @@ async def admitted(message: pb.GenerateRequest, model: ServingModel) -> AsyncIte
         finally:
             prompt = {"prompt": str(message)} if model.log_prompts else {}
             log.info("request", extra=run.facts() | prompt)
+
+
+@asynccontextmanager
+async def _counted_if_left(submit: Submit, clock: RequestClock) -> AsyncIterator[None]:
+    """A caller that leaves while its constraint compiles counts as one that leaves later does."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        clock.cut(submit.request.n, FinishReason.CANCELLED)
+        raise
 
 
 @asynccontextmanager

@@ -175,6 +175,8 @@ async def test_leaving_and_running_out_of_time_free_everything_and_leave_the_com
     pool.tell()
     assert len((await stays).samples[0].text) == 3
     await server.freed()
+    labels = {"model_name": "fake", "finished_reason": "cancelled"}
+    assert server.model.metrics.registry.get_sample_value("vllm:request_success_total", labels) == 2
 
 
 async def test_a_full_engine_refuses_and_nobody_waits_for_the_constraint(run_server, monkeypatch):
