@@ -27,6 +27,7 @@ _MEANT_BESIDE: Mapping[str, frozenset[ConstraintKind]] = MappingProxyType(
         "property_order": _SCHEMA,
         "formats": _SCHEMA,
         "integral_floats": _SCHEMA,
+        "best_effort": _SCHEMA,
         "regex_dialect": frozenset((ConstraintKind.REGEX, ConstraintKind.STRUCTURAL_TAGS)),
     }
 )

@@ -96,12 +96,12 @@ class _Compiler:
         path = tags.source
         languages: list[TagLanguage] = []
         unenforced: list[UnenforcedKeyword] = []
-        begins = [self._reader.read(f"{path}.tags[{index}].begin", tag.begin) for index, tag in enumerate(tags.tags)]
+        begins = [self._reader.read(tags.place(index, "begin"), tag.begin) for index, tag in enumerate(tags.tags)]
         triggers = [
             self._reader.read(f"{path}.triggers[{index}]", text) for index, text in enumerate(tags.all_triggers)
         ]
         for index, (tag, begin) in enumerate(zip(tags.tags, begins, strict=True)):
-            end = self._reader.read(f"{path}.tags[{index}].end", tag.end)
+            end = self._reader.read(tags.place(index, "end"), tag.end)
             options = json_options(tag.content, self._limits, self._characters)
             content = compile_content(
                 tag.content, end, reader=self._reader, options=options, only_objects=tag.only_objects

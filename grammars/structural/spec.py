@@ -98,15 +98,18 @@ class StructuralTags:
             raise ConstraintError(f"{self.source}.tags", f"has {len(self.tags)} tags; the limit is {MAX_TAGS}")
         for index, tag in enumerate(self.tags):
             for name in ("begin", "end"):
-                _check_marker(f"{self.source}.tags[{index}].{name}", getattr(tag, name))
+                _check_marker(self.place(index, name), getattr(tag, name))
             if not tag.begin:
-                raise ConstraintError(f"{self.source}.tags[{index}].begin", "is empty; give the text that opens a part")
+                raise ConstraintError(self.place(index, "begin"), "is empty; give the text that opens a part")
         for index, trigger in enumerate(self.triggers):
             _check_marker(f"{self.source}.triggers[{index}]", trigger)
             if not trigger:
                 problem = "is empty; give the text after which a part begins"
                 raise ConstraintError(f"{self.source}.triggers[{index}]", problem)
         _check_marker(f"{self.source}.separator", self.separator)
+        if self.separator and self.between:
+            problem = "means nothing where free text may stand between parts; forbid that, or leave it empty"
+            raise ConstraintError(f"{self.source}.separator", problem)
         self._check_apart()
         self._check_triggers()
         self._check_counts()
@@ -116,6 +119,10 @@ class StructuralTags:
     def all_triggers(self) -> tuple[str, ...]:
         """The triggers, or what they stand for."""
         return self.triggers or tuple(tag.begin for tag in self.tags)
+
+    def place(self, index: int, name: str) -> str:
+        """Path of the protobuf field that gives a tag its ``begin`` or ``end``: of tools it is their format."""
+        return f"{self.source}.tags[{index}].{name}" if self.source == TAGS else f"{self.source}.format.{name}"
 
     def contents(self) -> Iterator[ConstraintSpec]:
         """What stands in the parts."""
@@ -138,18 +145,18 @@ class StructuralTags:
         ordered = sorted(range(len(self.tags)), key=lambda index: self.tags[index].begin)
         for shorter, longer in itertools.pairwise(ordered):
             if self.tags[longer].begin.startswith(self.tags[shorter].begin):
-                path = f"{self.source}.tags[{longer}].begin"
+                path, kind = self.place(longer, "begin"), "tags" if self.source == TAGS else "tools"
                 same = self.tags[longer].begin == self.tags[shorter].begin
                 problem = "is also that" if same else "starts with that"
-                raise ConstraintError(path, f"{problem} of tags[{shorter}]; begin each kind of part in its own way")
+                raise ConstraintError(path, f"{problem} of {kind}[{shorter}]; begin each part in its own way")
 
     def _check_triggers(self) -> None:
         triggers = self.all_triggers
         for index, tag in enumerate(self.tags):
             if not any(tag.begin.startswith(trigger) for trigger in triggers):
-                raise ConstraintError(f"{self.source}.tags[{index}].begin", "starts with none of the triggers")
+                raise ConstraintError(self.place(index, "begin"), "starts with none of the triggers")
         for index, trigger in enumerate(triggers):
-            path = f"{self.source}.triggers[{index}]" if self.triggers else f"{self.source}.tags[{index}].begin"
+            path = f"{self.source}.triggers[{index}]" if self.triggers else self.place(index, "begin")
             for other, longer in enumerate(triggers):
                 if other != index and trigger in longer:
                     kind = "triggers" if self.triggers else "tags"

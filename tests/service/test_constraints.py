@@ -97,6 +97,7 @@ def test_every_option_has_its_meaning():
         {"formats": common_pb2.FORMAT_POLICY_ASSERT},
         {"regex_dialect": common_pb2.REGEX_DIALECT_PYTHON},
         {"integral_floats": True},
+        {"best_effort": True},
     ],
     ids=lambda option: next(iter(option)),
 )
