@@ -15,6 +15,8 @@ EXPLORATION = 0.01
 """Share of the time that a drafter which does not pay may take. One that never takes more is always asked."""
 PATIENCE = 8
 """So often a drafter is asked before it is judged: what it saves is estimated by chances that have to be learnt."""
+EARLY_EXPLORATION = 0.05
+"""Share of the time until then."""
 _WEIGHT = 0.1
 """Share of a new observation in a running mean, which is a plain one at first."""
 
@@ -50,8 +52,9 @@ class Trials:
     def asks(self, place: Place, trees: int) -> bool:
         """Whether to ask the drafter for this many trees; counts as asked where it is."""
         trial = self._trials.setdefault(place, _Trial())
-        is_judged = trial.times >= PATIENCE and trial.saved < trial.cost
-        if is_judged and trees * trial.cost > EXPLORATION * (self._now - trial.asked_at):
+        share = EXPLORATION if trial.times >= PATIENCE else EARLY_EXPLORATION
+        waited = self._now - trial.asked_at
+        if trial.times and trial.saved < trial.cost and trees * trial.cost > share * waited:
             return False
         trial.asked_at = self._now
         return True

@@ -9,7 +9,7 @@ import pytest
 from decoding.masks import MaskRow
 from drafters.choice.by_cost import CostChooser
 from drafters.choice.costs import CostTable
-from drafters.choice.trial import EXPLORATION, PATIENCE, Place, Trials
+from drafters.choice.trial import EARLY_EXPLORATION, EXPLORATION, PATIENCE, Place, Trials
 from drafters.choosing import FixedChooser
 from drafters.composition import Composition
 from drafters.protocol import DraftContext
@@ -228,12 +228,11 @@ def test_requests_with_and_without_a_constraint_are_told_apart():
             for index, matcher in enumerate((None, Anything()))
         ]  # fmt: skip
         chooser.begin(0)
-        choices = chooser.choose(contexts)
         drafter.propose(contexts)
         drafter.observe(0, [-1], 0)
         drafter.observe(1, list(range(step + 1, step + 6)), 4)
         chooser.end(2, 20.0)
-    free, constrained = (choice.mix for choice in choices)
+    free, constrained = (choice.mix for choice in chooser.choose(contexts))
     assert (free, constrained) == ((), ("some",))
 
 
@@ -273,6 +272,8 @@ def test_a_trial_is_repeated_as_often_as_its_share_of_time_allows():
     for _ in range(PATIENCE):
         assert trials.asks(place, 1)
         trials.learn(place, saved=0.0, cost=5.0)
+        assert not trials.asks(place, 1)
+        trials.advance(5.0 / EARLY_EXPLORATION)
     asked = 0
     for _ in range(1000):
         trials.advance(10.0)

@@ -49,18 +49,19 @@ def main() -> int:
 def _measure(
     bench: Bench, workload: Workload, batch: int, drafters: list[str], arguments: argparse.Namespace
 ) -> dict[str, Cell]:
-    """Rounds in which the drafters take turns; each round has other prompts, and the first ones do not count."""
+    """Rounds of turns, each with other prompts. The first does not count: `auto` learns in it."""
     runs: dict[str, list[Run]] = {name: [] for name in drafters}
     references: list[Reference] = []
     limit = arguments.max_tokens
-    for number in range(arguments.warm_up + arguments.rounds):
+    for number in range(1 + arguments.rounds):
         prompts = [(number * batch + index) % COUNT for index in range(batch)]
-        if number >= arguments.warm_up:
-            references.append(bench.reference(workload, prompts, max_tokens=limit))
+        if number == 0:
+            for name in drafters if not arguments.quick else {AUTO} & set(drafters):
+                bench.run(workload, prompts, name, max_tokens=limit)
+            continue
+        references.append(bench.reference(workload, prompts, max_tokens=limit))
         for name in drafters:
-            run = bench.run(workload, prompts, name, max_tokens=limit)
-            if number >= arguments.warm_up:
-                runs[name].append(run)
+            runs[name].append(bench.run(workload, prompts, name, max_tokens=limit))
     return {name: cell(mine, runs[NONE], references) for name, mine in runs.items()}
 
 
@@ -103,16 +104,14 @@ def _arguments() -> argparse.Namespace:
     parser = options(__doc__)
     parser.add_argument("--rounds", type=int, help="rounds that count (default: 8, with --quick 1)")
     parser.add_argument("--max-tokens", type=int, help="tokens per answer (default: 96, with --quick 32)")
-    parser.add_argument("--batches", help="requests at once (default: 1,4,16, with --quick 1,4)")
+    parser.add_argument("--batches", help="requests at once (default: 1,4,16, with --quick 1)")
     parser.add_argument("--drafters", default=",".join(DRAFTERS), help="(default: %(default)s)")
     parser.add_argument("--self-layers", type=int, default=8, help="of the drafter `model` (default: %(default)s)")
     parser.add_argument("--dtype", default="auto", help="as for the server (default: %(default)s)")
     arguments = parser.parse_args()
-    arguments.warm_up = 0 if arguments.quick else 1
-    defaults = {"rounds": 8, "max_tokens": 96, "batches": "1,4,16"}
-    for name, value in (
-        defaults | ({"rounds": 1, "max_tokens": 32, "batches": "1,4"} if arguments.quick else {})
-    ).items():
+    whole = {"rounds": 8, "max_tokens": 96, "batches": "1,4,16"}
+    quick = {"rounds": 1, "max_tokens": 32, "batches": "1"}
+    for name, value in (quick if arguments.quick else whole).items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     return arguments
