@@ -178,6 +178,16 @@ def test_decodes_of_like_length_are_one_call(monkeypatch):
     assert calls == [16]
 
 
+@pytest.fixture
+def one_thread():
+    """Some libraries split a product over threads by the number of matrices in it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("window", [None, 40, 150])
 def test_a_sequence_is_bit_equal_alone_and_in_any_batch(dtype, window):
