@@ -26,6 +26,8 @@ CONTEXT = 256
 """Tokens before the rows, where the cache has room for them: attention over them is part of a step."""
 REPETITIONS = 4
 """Rounds over all numbers of rows; the quickest counts, since whatever disturbs a pass makes it slower."""
+BUDGET_S = 2.0
+"""No further round begins after so long: steps refine the table later."""
 
 
 def step_costs(config: EngineConfig, runner: ModelRunner, progress: ProgressReporter) -> CostTable:
@@ -36,8 +38,9 @@ def step_costs(config: EngineConfig, runner: ModelRunner, progress: ProgressRepo
     def measure(rows: Seq[int]) -> dict[int, float]:
         with progress.task("Measuring what steps cost") as update:
             rounds = []
-            for done in range(REPETITIONS):
-                update(done, REPETITIONS)
+            begin = time.perf_counter()
+            while len(rounds) < REPETITIONS and time.perf_counter() - begin < BUDGET_S:
+                update(len(rounds), REPETITIONS)
                 rounds.append([_ms(runner, count) for count in rows])
             update(REPETITIONS, REPETITIONS)
         return dict(zip(rows, map(min, zip(*rounds, strict=True)), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import sys
 import zlib
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from engine.loading.files import ModelFiles
 
 # Read when torch loads OpenMP: threads that wait sleep soon, so that tests do not fight with the servers they start.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+
+# Whoever runs the tests in the background of a shell has them, and the processes that they start, ignore interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Timings never decide a test. Examples are fixed where a landing depends on them, and new ones everywhere else.
 settings.register_profile("espalier", deadline=None)
