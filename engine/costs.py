@@ -37,7 +37,7 @@ def step_costs(config: EngineConfig, runner: ModelRunner, progress: ProgressRepo
 
     def measure(rows: Seq[int]) -> dict[int, float]:
         with progress.task("Measuring what steps cost") as update:
-            rounds = []
+            rounds: list[list[float]] = []
             begin = time.perf_counter()
             while len(rounds) < REPETITIONS and time.perf_counter() - begin < BUDGET_S:
                 update(len(rounds), REPETITIONS)
